@@ -1,0 +1,68 @@
+"""Is the caller being cancelled, or did somebody raise a cancellation of their own?
+
+The only file of the core that may look at asyncio. On trio only the runtime can raise a
+cancellation, so every one is the caller's. On asyncio anything can raise `CancelledError`: a
+client that awaits a task somebody else cancelled, or an HTTP library. The caller is being
+cancelled if an enclosing anyio scope is (its effective deadline is then minus infinity), or if
+`Task.cancel` was called more often than it was at the start of the call.
+"""
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+def _asyncio_task() -> "asyncio.Task[object] | None":
+    # Not imported: where asyncio has not been loaded, no task of it can be running.
+    module = sys.modules.get("asyncio")
+    if module is None:
+        return None
+    try:
+        task: asyncio.Task[object] | None = module.current_task()
+    except RuntimeError:  # no asyncio loop in this thread: trio
+        return None
+    return task
+
+
+def cancel_count() -> int:
+    """Count the cancellations that the current asyncio task was asked for; 0 on trio."""
+    task = _asyncio_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def cancel_baseline() -> int:
+    """Return what `is_caller_cancelled` is to compare with, at the start of a call.
+
+    A task may have been asked to cancel once and have caught it, so that its count stays above
+    zero for good; or the cancellation is still on its way, and one turn of the loop delivers it.
+    """
+    baseline = cancel_count()
+    if baseline:
+        await sys.modules["asyncio"].sleep(0)
+        baseline = cancel_count()
+    return baseline
+
+
+def is_caller_cancelled(baseline: int) -> bool:
+    """Say whether the caller gave up since `baseline` was taken."""
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    return cancel_count() > baseline
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Say whether `error` is the running loop's cancellation, or a group that holds one."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_cancellation(inner) for inner in error.exceptions)
+    return isinstance(error, anyio.get_cancelled_exc_class())
+
+
+async def deliver_cancellation() -> None:
+    """Give a pending cancellation the chance to be raised here."""
+    await checkpoint()

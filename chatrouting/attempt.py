@@ -1,0 +1,165 @@
+"""The record of one attempt: one invocation of one client by a router."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from chatrouting.failure import Failure
+from chatrouting.usage import Usage
+
+if TYPE_CHECKING:
+    from chatrouting.client import ChatClient
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended."""
+
+    COMPLETED = "completed"  #: The answer came whole, or its end was handed to the consumer.
+    FAILED = "failed"
+    CANCELLED = "cancelled"  #: The caller, or an outer timer, gave up.
+    ABANDONED = "abandoned"  #: The consumer closed the stream before its end.
+    REFUSED_LOCALLY = "refused_locally"  #: No provider was asked.
+
+
+@dataclass(slots=True, init=False)
+class RoutingAttempt:
+    """What a router tells of one attempt. Holds no messages.
+
+    Made by routers; constructible by anyone, so that policies can be tested without one.
+    No exception does not mean success: look at `outcome` or `response_completed`.
+
+    Attributes:
+        client: The client that was invoked.
+        route: Its name in the router.
+        number: 1 for the first attempt of this router call.
+        request_id: Shared by all routers that one request passes.
+        attempt_id: Unique to this attempt.
+        parent_id: `attempt_id` of the attempt of an outer router in which this one ran.
+        children: Records of inner routers, in the order of their ends.
+        outcome: How the attempt ended.
+        exception: What was raised, also where the caller was cancelled meanwhile.
+        failure: `exception`, classified.
+        duration: Seconds waited for the client; the consumer's time between updates, selectors,
+            hooks and closing are excluded.
+        time_to_first_update: Seconds from the start to the moment of commit; None if nothing was
+            committed, so always None for a whole response.
+        output_committed: Something was handed to the caller of the router.
+        response_completed: `outcome` is COMPLETED.
+        usage: Tokens as far as they are known; also of a stream that broke.
+        usage_is_estimated: `usage` is a guess that no provider confirmed.
+        started_at: When the client was invoked, an aware time in UTC.
+    """
+
+    client: "ChatClient | None" = field(repr=False)
+    route: str
+    number: int
+    request_id: str
+    attempt_id: str
+    parent_id: str | None
+    children: "tuple[RoutingAttempt, ...]"
+    outcome: AttemptOutcome
+    exception: BaseException | None
+    failure: Failure | None
+    duration: float
+    time_to_first_update: float | None
+    output_committed: bool
+    response_completed: bool
+    usage: Usage | None
+    usage_is_estimated: bool
+    started_at: datetime | None
+
+    def __init__(
+        self,
+        *,
+        client: "ChatClient | None" = None,
+        route: str = "route-1",
+        number: int = 1,
+        request_id: str = "",
+        attempt_id: str = "",
+        parent_id: str | None = None,
+        children: "Sequence[RoutingAttempt]" = (),
+        outcome: AttemptOutcome | None = None,
+        exception: BaseException | None = None,
+        failure: Failure | None = None,
+        duration: float = 0.0,
+        time_to_first_update: float | None = None,
+        output_committed: bool | None = None,
+        response_completed: bool | None = None,
+        usage: Usage | None = None,
+        usage_is_estimated: bool = False,
+        started_at: datetime | None = None,
+    ) -> None:
+        """Make a record; what is left out follows from the rest.
+
+        Args:
+            client: See the class.
+            route: See the class.
+            number: See the class.
+            request_id: See the class.
+            attempt_id: See the class.
+            parent_id: See the class.
+            children: See the class.
+            outcome: None: FAILED with an exception, COMPLETED without one, ABANDONED if
+                `response_completed` is False and there is no exception.
+            exception: See the class.
+            failure: See the class.
+            duration: See the class.
+            time_to_first_update: See the class.
+            output_committed: None: whether `time_to_first_update` is set.
+            response_completed: None: whether `outcome` is COMPLETED.
+            usage: See the class.
+            usage_is_estimated: See the class.
+            started_at: See the class.
+
+        Raises:
+            ValueError: If the fields contradict one another.
+        """
+        if outcome is None:
+            outcome = _outcome_of(exception, response_completed)
+        completed = outcome is AttemptOutcome.COMPLETED
+        committed = time_to_first_update is not None
+        if output_committed not in (None, committed):
+            raise ValueError(
+                f"output_committed is {output_committed} with time_to_first_update "
+                f"{time_to_first_update}; the one is True exactly when the other is set."
+            )
+        if response_completed not in (None, completed) or (completed and exception is not None):
+            raise ValueError(
+                f"outcome is {outcome.value} with response_completed {response_completed} and "
+                f"exception {exception!r}; COMPLETED goes with True and no exception."
+            )
+        if time_to_first_update is not None and not 0 <= time_to_first_update <= duration:
+            raise ValueError(
+                f"time_to_first_update is {time_to_first_update} and duration {duration}; "
+                "expected 0 <= time_to_first_update <= duration."
+            )
+        self.client = client
+        self.route = route
+        self.number = number
+        self.request_id = request_id
+        self.attempt_id = attempt_id
+        self.parent_id = parent_id
+        self.children = tuple(children)
+        self.outcome = outcome
+        self.exception = exception
+        self.failure = failure
+        self.duration = duration
+        self.time_to_first_update = time_to_first_update
+        self.output_committed = committed
+        self.response_completed = completed
+        self.usage = usage
+        self.usage_is_estimated = usage_is_estimated
+        self.started_at = started_at
+
+
+def _outcome_of(
+    exception: BaseException | None,
+    response_completed: bool | None,  # noqa: FBT001  # a value handed through, not a switch
+) -> AttemptOutcome:
+    if exception is not None:
+        return AttemptOutcome.FAILED
+    if response_completed is False:
+        return AttemptOutcome.ABANDONED
+    return AttemptOutcome.COMPLETED

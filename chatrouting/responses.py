@@ -1,0 +1,435 @@
+"""What a client answers: whole, or as a series of updates.
+
+Plain slotted classes, made once and never changed after they are handed over. The fold from updates
+to a response follows the rules of the .NET AI abstractions, with two differences: reports of usage
+on one response replace each other instead of adding up, and a continuation token is kept.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import Self
+
+from chatrouting.contents import (
+    Content,
+    ContentsInput,
+    DataContent,
+    ReasoningContent,
+    RefusalContent,
+    TextContent,
+    ToolCallContent,
+    as_contents,
+    content_is_output,
+)
+from chatrouting.messages import ChatMessage, Role, parse_arguments
+from chatrouting.usage import Usage
+
+if TYPE_CHECKING:
+    from chatrouting.attempt import RoutingAttempt
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped. A word that is not here passes through as plain text."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    CONTENT_FILTER = "content_filter"
+    PAUSE = "pause"  #: Call again with the answer appended; the same provider goes on.
+
+
+@dataclass(slots=True, init=False)
+class ChatResponseUpdate:
+    """One piece of a streamed answer.
+
+    Attributes:
+        contents: What is new, as a tuple; empty for updates that carry only facts.
+        role: Who speaks; None in updates that go on with the message before.
+        author_name: Name of the speaker, where there are several.
+        message_id: The message that this belongs to.
+        response_id: The provider's id of the answer.
+        model: The model that answers, as the provider names it.
+        finish_reason: Set on the update that ends the answer; never invented.
+        usage: Tokens so far. A later report on the same response replaces an earlier one.
+        created_at: When the provider made the answer, an aware time.
+        conversation_id: The conversation, where the provider keeps it.
+        continuation_token: What a background answer is fetched again by.
+        rate_limit_headers: `retry-after` and the rate-limit families, on the first update only.
+        additional_properties: Whatever else the provider said.
+        raw_representation: The provider's own event; None where an adapter does not keep it.
+    """
+
+    contents: tuple[Content, ...]
+    role: Role | None
+    author_name: str | None
+    message_id: str | None
+    response_id: str | None
+    model: str | None
+    finish_reason: FinishReason | str | None
+    usage: Usage | None
+    created_at: datetime | None
+    conversation_id: str | None
+    continuation_token: str | None
+    rate_limit_headers: Mapping[str, str] | None
+    additional_properties: Mapping[str, Any] | None
+    raw_representation: object
+
+    def __init__(
+        self,
+        contents: ContentsInput = (),
+        *,
+        role: Role | None = None,
+        author_name: str | None = None,
+        message_id: str | None = None,
+        response_id: str | None = None,
+        model: str | None = None,
+        finish_reason: FinishReason | str | None = None,
+        usage: Usage | None = None,
+        created_at: datetime | None = None,
+        conversation_id: str | None = None,
+        continuation_token: str | None = None,
+        rate_limit_headers: Mapping[str, str] | None = None,
+        additional_properties: Mapping[str, Any] | None = None,
+        raw_representation: object = None,
+    ) -> None:
+        self.contents = as_contents(contents)
+        self.role = role
+        self.author_name = author_name
+        self.message_id = message_id
+        self.response_id = response_id
+        self.model = model
+        self.finish_reason = finish_reason
+        self.usage = usage
+        self.created_at = created_at
+        self.conversation_id = conversation_id
+        self.continuation_token = continuation_token
+        self.rate_limit_headers = rate_limit_headers
+        self.additional_properties = additional_properties
+        self.raw_representation = raw_representation
+
+    @property
+    def text(self) -> str:
+        """The text contents, joined."""
+        return "".join(item.text for item in self.contents if isinstance(item, TextContent))
+
+    @property
+    def has_output(self) -> bool:
+        """Whether a consumer would miss this update: text, reasoning, refusal, data, a call."""
+        return any(map(content_is_output, self.contents))
+
+
+@dataclass(slots=True, init=False)
+class ChatResponse:
+    """A whole answer.
+
+    Equality ignores `attempts`: the same answer by another way is the same answer.
+
+    Attributes:
+        messages: The messages of the answer, as a tuple; mostly one.
+        response_id: The provider's id of the answer.
+        model: The model that answered, as the provider names it.
+        finish_reason: Why it stopped; None means that the provider did not say.
+        usage: Tokens of this answer; None means unknown, not zero.
+        created_at: When the provider made the answer, an aware time.
+        conversation_id: The conversation, where the provider keeps it.
+        continuation_token: What a background answer is fetched again by.
+        attempts: What the outermost router did for it, in order; deeper routers' records are
+            the `children` of these.
+        rate_limit_headers: `retry-after` and the rate-limit families, lower case.
+        additional_properties: Whatever else the provider said.
+        raw_representation: The provider's own answer; None where an adapter does not keep it.
+    """
+
+    messages: tuple[ChatMessage, ...]
+    response_id: str | None
+    model: str | None
+    finish_reason: FinishReason | str | None
+    usage: Usage | None
+    created_at: datetime | None
+    conversation_id: str | None
+    continuation_token: str | None
+    attempts: "tuple[RoutingAttempt, ...]" = field(compare=False)
+    rate_limit_headers: Mapping[str, str] | None
+    additional_properties: Mapping[str, Any] | None
+    raw_representation: object = field(compare=False, repr=False)
+
+    def __init__(
+        self,
+        messages: str | ChatMessage | Iterable[ChatMessage] = (),
+        *,
+        response_id: str | None = None,
+        model: str | None = None,
+        finish_reason: FinishReason | str | None = None,
+        usage: Usage | None = None,
+        created_at: datetime | None = None,
+        conversation_id: str | None = None,
+        continuation_token: str | None = None,
+        attempts: "Sequence[RoutingAttempt]" = (),
+        rate_limit_headers: Mapping[str, str] | None = None,
+        additional_properties: Mapping[str, Any] | None = None,
+        raw_representation: object = None,
+    ) -> None:
+        """Make a response; text becomes one assistant message."""
+        if isinstance(messages, str):
+            messages = ChatMessage(Role.ASSISTANT, messages)
+        self.messages = (messages,) if isinstance(messages, ChatMessage) else tuple(messages)
+        self.response_id = response_id
+        self.model = model
+        self.finish_reason = finish_reason
+        self.usage = usage
+        self.created_at = created_at
+        self.conversation_id = conversation_id
+        self.continuation_token = continuation_token
+        self.attempts = tuple(attempts)
+        self.rate_limit_headers = rate_limit_headers
+        self.additional_properties = additional_properties
+        self.raw_representation = raw_representation
+
+    @property
+    def text(self) -> str:
+        """The text of all messages, joined."""
+        return "".join(message.text for message in self.messages)
+
+    def with_attempts(self, attempts: "Sequence[RoutingAttempt]") -> Self:
+        """Return an equal response that carries the records of a router."""
+        response = copy(self)
+        response.attempts = tuple(attempts)
+        return response
+
+    @classmethod
+    def from_updates(
+        cls, updates: Iterable[ChatResponseUpdate], *, is_complete: bool = True
+    ) -> "ChatResponse":
+        """Fold the updates of one stream into the response that they describe.
+
+        Args:
+            updates: In the order of the stream; they are not changed.
+            is_complete: False for a stream that broke off: tool calls that came in fragments
+                then keep their text in `raw_arguments`, and their `arguments` stay empty, so
+                that nobody runs half a call.
+        """
+        fold = _Fold()
+        for update in updates:
+            fold.add(update)
+        return fold.response(is_complete=is_complete)
+
+    def to_updates(self) -> tuple[ChatResponseUpdate, ...]:
+        """Return updates that fold into this response: one for each message, and a last one."""
+        updates = [
+            ChatResponseUpdate(
+                message.contents,
+                role=message.role,
+                author_name=message.author_name,
+                message_id=message.message_id,
+                response_id=self.response_id,
+                model=self.model,
+                additional_properties=message.additional_properties,
+            )
+            for message in self.messages
+        ]
+        updates.append(
+            ChatResponseUpdate(
+                response_id=self.response_id,
+                model=self.model,
+                finish_reason=self.finish_reason,
+                usage=self.usage,
+                created_at=self.created_at,
+                conversation_id=self.conversation_id,
+                continuation_token=self.continuation_token,
+                rate_limit_headers=self.rate_limit_headers,
+                additional_properties=self.additional_properties,
+            )
+        )
+        return tuple(updates)
+
+
+class UsageFold:
+    """Reports of usage on one stream: within a response the later replaces, over responses they add.
+
+    A stream holds several responses where a client runs a loop of its own inside.
+    """
+
+    __slots__ = ("_by_response",)
+
+    def __init__(self) -> None:
+        self._by_response: dict[str | None, Usage] = {}
+
+    def add(self, response_id: str | None, usage: Usage) -> None:
+        """Take one report; `response_id` None means the response reported on last."""
+        if response_id is None and self._by_response:
+            response_id = next(reversed(self._by_response))
+        earlier = self._by_response.pop(response_id, None)
+        self._by_response[response_id] = earlier.updated_by(usage) if earlier else usage
+
+    @property
+    def total(self) -> Usage | None:
+        """The sum over responses; None if nothing was reported."""
+        total: Usage | None = None
+        for usage in self._by_response.values():
+            total = usage if total is None else total + usage
+        return total
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: Facts of a response for which the last one that is not None wins.
+_LAST_WINS: Final = (
+    "model",
+    "finish_reason",
+    "conversation_id",
+    "continuation_token",
+    "rate_limit_headers",
+)
+
+
+class _Fold:
+    def __init__(self) -> None:
+        self.drafts: list[_Draft] = []
+        self.usage = UsageFold()
+        self.facts: dict[str, Any] = {}
+        self.properties: dict[str, Any] = {}
+
+    def add(self, update: ChatResponseUpdate) -> None:
+        if update.usage is not None:
+            self.usage.add(update.response_id, update.usage)
+        if update.response_id:
+            self.facts["response_id"] = update.response_id
+        if update.created_at is not None and update.created_at > _EPOCH:
+            self.facts.setdefault("created_at", update.created_at)
+        for name in _LAST_WINS:
+            value = getattr(update, name)
+            if value is not None:
+                self.facts[name] = value
+        self._add_message(update)
+
+    def _add_message(self, update: ChatResponseUpdate) -> None:
+        properties = update.additional_properties
+        if properties and not update.message_id:
+            self.properties.update(properties)
+            properties = None
+        if not (update.contents or update.role or update.message_id or update.author_name):
+            return
+        if not self.drafts or self.drafts[-1].is_left_by(update):
+            self.drafts.append(_Draft())
+        draft = self.drafts[-1]
+        draft.role = update.role or draft.role
+        draft.author_name = update.author_name or draft.author_name
+        draft.message_id = update.message_id or draft.message_id
+        draft.contents.extend(update.contents)
+        if properties:
+            draft.properties.update(properties)
+
+    def response(self, *, is_complete: bool) -> ChatResponse:
+        return ChatResponse(
+            [draft.message(is_complete=is_complete) for draft in self.drafts],
+            usage=self.usage.total,
+            additional_properties=self.properties or None,
+            **self.facts,
+        )
+
+
+class _Draft:
+    """A message under way."""
+
+    def __init__(self) -> None:
+        self.role: Role | None = None
+        self.author_name: str | None = None
+        self.message_id: str | None = None
+        self.contents: list[Content] = []
+        self.properties: dict[str, Any] = {}
+
+    def is_left_by(self, update: ChatResponseUpdate) -> bool:
+        """Say whether `update` begins another message. Going from absent to present never does."""
+        return (
+            _differ(self.author_name, update.author_name)
+            or _differ(self.message_id, update.message_id)
+            or _differ(self.role, update.role)
+        )
+
+    def message(self, *, is_complete: bool) -> ChatMessage:
+        return ChatMessage(
+            self.role or Role.ASSISTANT,
+            _coalesce(self.contents, is_complete=is_complete),
+            author_name=self.author_name,
+            message_id=self.message_id,
+            additional_properties=self.properties or None,
+        )
+
+
+def _differ(ours: str | None, theirs: str | None) -> bool:
+    return bool(ours and theirs and ours != theirs)
+
+
+def _coalesce(contents: list[Content], *, is_complete: bool) -> list[Content]:
+    """Join runs of one kind, and the fragments of each tool call at the place of the first."""
+    merged: list[Content] = []
+    run: list[Content] = []
+    calls: dict[str, list[ToolCallContent]] = {}
+    places: dict[str, int] = {}
+    for item in contents:
+        if isinstance(item, ToolCallContent) and item.call_id in calls:
+            calls[item.call_id].append(item)
+            continue
+        if run and not _continues(run[-1], item):
+            merged.append(_join(run))
+            run = []
+        if isinstance(item, ToolCallContent):
+            calls[item.call_id] = [item]
+            places[item.call_id] = len(merged)
+            merged.append(item)
+        else:
+            run.append(item)
+    if run:
+        merged.append(_join(run))
+    for call_id, pieces in calls.items():
+        merged[places[call_id]] = _join_call(pieces, is_complete=is_complete)
+    return merged
+
+
+def _continues(before: Content, item: Content) -> bool:
+    if isinstance(before, ReasoningContent) and isinstance(item, ReasoningContent):
+        # A signature seals what stands before it; redacted reasoning is whole as it is.
+        sealed = before.signature is not None or before.is_redacted or item.is_redacted
+        return not sealed and before.origin == item.origin
+    if isinstance(before, DataContent) and isinstance(item, DataContent):
+        same = (before.media_type, before.name) == (item.media_type, item.name)
+        return same and item.media_type.startswith("text/")
+    return type(before) is type(item) and isinstance(item, TextContent | RefusalContent)
+
+
+def _join(run: list[Content]) -> Content:
+    first = run[0]
+    if len(run) == 1:
+        return first
+    if isinstance(first, DataContent):
+        data = b"".join(item.data for item in run if isinstance(item, DataContent))
+        return replace(first, data=data)
+    text = "".join(
+        item.text
+        for item in run
+        if isinstance(item, TextContent | ReasoningContent | RefusalContent)
+    )
+    if isinstance(first, ReasoningContent):
+        last = run[-1]
+        signature = last.signature if isinstance(last, ReasoningContent) else None
+        return replace(first, text=text, signature=signature)
+    return TextContent(text) if isinstance(first, TextContent) else RefusalContent(text)
+
+
+def _join_call(pieces: list[ToolCallContent], *, is_complete: bool) -> ToolCallContent:
+    """Make one call of its fragments; a whole call that comes later replaces them."""
+    whole = [piece for piece in pieces if piece.arguments or piece.raw_arguments is None]
+    if whole:
+        return whole[-1]
+    raw = "".join(piece.raw_arguments or "" for piece in pieces)
+    return ToolCallContent(
+        pieces[0].call_id,
+        next((piece.name for piece in pieces if piece.name), ""),
+        parse_arguments(raw) if is_complete else {},
+        raw,
+        next((p.additional_properties for p in pieces if p.additional_properties), None),
+    )
