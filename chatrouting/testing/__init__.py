@@ -1,0 +1,1 @@
+"""Test doubles for applications built on chatrouting."""

@@ -1,0 +1,66 @@
+"""The table of the protocols that a provider server speaks, and how a request finds its row."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from chatrouting.testing import _chat, _errors, _messages
+from chatrouting.testing._reply import ErrorBody, ErrorShape
+from chatrouting.testing._requests import RecordedRequest
+from chatrouting.testing._turn import Event, JsonObject, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What the APIs of one provider have in common."""
+
+    error: Callable[[int, ErrorBody], JsonObject]
+    request_id: str  #: The header that names the request.
+    ping: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API."""
+
+    path: re.Pattern[str]
+    whole: Callable[[Turn], JsonObject]
+    events: Callable[[Turn], list[Event]] | None  #: None: this API has no streams.
+    stream_error: ErrorShape  #: How this API puts an error into a stream.
+
+
+OPENAI = Dialect(_errors.openai_error, "x-request-id", b": ping\n\n")
+AZURE = Dialect(_errors.azure_error, "apim-request-id", b": ping\n\n")
+ANTHROPIC = Dialect(
+    _errors.anthropic_error, "request-id", b'event: ping\ndata: {"type":"ping"}\n\n'
+)
+
+_AZURE_PATH = re.compile(r"/openai/")
+_PREFIX = r"(/v1|/openai|/openai/v1|/openai/deployments/[^/]+)?"
+
+APIS: Iterable[Api] = (
+    Api(re.compile(_PREFIX + "/chat/completions"), _chat.whole, _chat.events, "data"),
+    Api(re.compile("(/v1)?/messages"), _messages.whole, _messages.events, "event"),
+)
+
+
+def find_api(request: RecordedRequest) -> Api | None:
+    """Give the API that a request is for; None if there is none."""
+    if request.method != "POST":
+        return None
+    return next((api for api in APIS if api.path.fullmatch(request.path)), None)
+
+
+def find_dialect(request: RecordedRequest) -> Dialect:
+    """Tell whose error bodies and headers a request expects, also on an unknown path."""
+    if _AZURE_PATH.match(request.path):
+        return AZURE
+    return ANTHROPIC if "anthropic-version" in request.headers else OPENAI
+
+
+def api_key(headers: Mapping[str, str]) -> str | None:
+    """Give the key that a request shows, by any provider's header."""
+    for name in ("x-api-key", "api-key"):
+        if name in headers:
+            return headers[name]
+    return headers.get("authorization", "").removeprefix("Bearer ") or None
