@@ -66,3 +66,13 @@ def is_cancellation(error: BaseException) -> bool:
 async def deliver_cancellation() -> None:
     """Give a pending cancellation the chance to be raised here."""
     await checkpoint()
+
+
+def is_foreign_cancellation(error: BaseException, baseline: int) -> bool:
+    """Say whether a client raised a cancellation although its caller is not being cancelled.
+
+    Only asyncio can tell; on trio only the runtime raises cancellations.
+    """
+    return (
+        _asyncio_task() is not None and is_cancellation(error) and not is_caller_cancelled(baseline)
+    )

@@ -140,8 +140,7 @@ def _from_mapping(value: Mapping[str, Any]) -> ChatMessage:
     role = _role(value["role"])
     contents = _parts(value.get("content"))
     if role is Role.TOOL and "tool_call_id" in value:
-        result = contents[0].text if _is_one_text(contents) else contents
-        contents = (ToolResultContent(str(value["tool_call_id"]), cast("Any", result)),)
+        contents = (ToolResultContent(str(value["tool_call_id"]), _result(contents)),)
     elif contents and all(isinstance(item, ToolResultContent) for item in contents):
         role = Role.TOOL
     if value.get("refusal"):
@@ -150,8 +149,9 @@ def _from_mapping(value: Mapping[str, Any]) -> ChatMessage:
     return ChatMessage(role, contents + calls, author_name=value.get("name"))
 
 
-def _is_one_text(contents: tuple[Content, ...]) -> bool:
-    return len(contents) == 1 and isinstance(contents[0], TextContent)
+def _result(contents: tuple[Content, ...]) -> str | tuple[Content, ...]:
+    first = contents[0] if len(contents) == 1 else None
+    return first.text if isinstance(first, TextContent) else contents
 
 
 def _parts(value: object) -> tuple[Content, ...]:
@@ -163,7 +163,7 @@ def _parts(value: object) -> tuple[Content, ...]:
         raise TypeError(
             f"'content' is {type(value).__name__}; expected text, None or a list of parts."
         )
-    return tuple(_part(cast("object", item)) for item in cast("Iterable[object]", value))
+    return tuple(_part(item) for item in cast("Iterable[object]", value))
 
 
 def _part(value: object) -> Content:

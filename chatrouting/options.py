@@ -6,9 +6,7 @@ Frozen; changed by `options.replace(...)`. None means "not sent": the provider's
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-from typing_extensions import Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 
 @dataclass(frozen=True, slots=True)

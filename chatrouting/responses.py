@@ -7,25 +7,14 @@ on one response replace each other instead of adding up, and a continuation toke
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from typing_extensions import Self
-
-from chatrouting.contents import (
-    Content,
-    ContentsInput,
-    DataContent,
-    ReasoningContent,
-    RefusalContent,
-    TextContent,
-    ToolCallContent,
-    as_contents,
-    content_is_output,
-)
-from chatrouting.messages import ChatMessage, Role, parse_arguments
+from chatrouting._folding import UsageFold, coalesce
+from chatrouting.contents import Content, ContentsInput, TextContent, as_contents, content_is_output
+from chatrouting.messages import ChatMessage, Role
 from chatrouting.usage import Usage
 
 if TYPE_CHECKING:
@@ -247,33 +236,6 @@ class ChatResponse:
         return tuple(updates)
 
 
-class UsageFold:
-    """Reports of usage on one stream: within a response the later replaces, over responses they add.
-
-    A stream holds several responses where a client runs a loop of its own inside.
-    """
-
-    __slots__ = ("_by_response",)
-
-    def __init__(self) -> None:
-        self._by_response: dict[str | None, Usage] = {}
-
-    def add(self, response_id: str | None, usage: Usage) -> None:
-        """Take one report; `response_id` None means the response reported on last."""
-        if response_id is None and self._by_response:
-            response_id = next(reversed(self._by_response))
-        earlier = self._by_response.pop(response_id, None)
-        self._by_response[response_id] = earlier.updated_by(usage) if earlier else usage
-
-    @property
-    def total(self) -> Usage | None:
-        """The sum over responses; None if nothing was reported."""
-        total: Usage | None = None
-        for usage in self._by_response.values():
-            total = usage if total is None else total + usage
-        return total
-
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: Facts of a response for which the last one that is not None wins.
@@ -353,7 +315,7 @@ class _Draft:
     def message(self, *, is_complete: bool) -> ChatMessage:
         return ChatMessage(
             self.role or Role.ASSISTANT,
-            _coalesce(self.contents, is_complete=is_complete),
+            coalesce(self.contents, is_complete=is_complete),
             author_name=self.author_name,
             message_id=self.message_id,
             additional_properties=self.properties or None,
@@ -362,74 +324,3 @@ class _Draft:
 
 def _differ(ours: str | None, theirs: str | None) -> bool:
     return bool(ours and theirs and ours != theirs)
-
-
-def _coalesce(contents: list[Content], *, is_complete: bool) -> list[Content]:
-    """Join runs of one kind, and the fragments of each tool call at the place of the first."""
-    merged: list[Content] = []
-    run: list[Content] = []
-    calls: dict[str, list[ToolCallContent]] = {}
-    places: dict[str, int] = {}
-    for item in contents:
-        if isinstance(item, ToolCallContent) and item.call_id in calls:
-            calls[item.call_id].append(item)
-            continue
-        if run and not _continues(run[-1], item):
-            merged.append(_join(run))
-            run = []
-        if isinstance(item, ToolCallContent):
-            calls[item.call_id] = [item]
-            places[item.call_id] = len(merged)
-            merged.append(item)
-        else:
-            run.append(item)
-    if run:
-        merged.append(_join(run))
-    for call_id, pieces in calls.items():
-        merged[places[call_id]] = _join_call(pieces, is_complete=is_complete)
-    return merged
-
-
-def _continues(before: Content, item: Content) -> bool:
-    if isinstance(before, ReasoningContent) and isinstance(item, ReasoningContent):
-        # A signature seals what stands before it; redacted reasoning is whole as it is.
-        sealed = before.signature is not None or before.is_redacted or item.is_redacted
-        return not sealed and before.origin == item.origin
-    if isinstance(before, DataContent) and isinstance(item, DataContent):
-        same = (before.media_type, before.name) == (item.media_type, item.name)
-        return same and item.media_type.startswith("text/")
-    return type(before) is type(item) and isinstance(item, TextContent | RefusalContent)
-
-
-def _join(run: list[Content]) -> Content:
-    first = run[0]
-    if len(run) == 1:
-        return first
-    if isinstance(first, DataContent):
-        data = b"".join(item.data for item in run if isinstance(item, DataContent))
-        return replace(first, data=data)
-    text = "".join(
-        item.text
-        for item in run
-        if isinstance(item, TextContent | ReasoningContent | RefusalContent)
-    )
-    if isinstance(first, ReasoningContent):
-        last = run[-1]
-        signature = last.signature if isinstance(last, ReasoningContent) else None
-        return replace(first, text=text, signature=signature)
-    return TextContent(text) if isinstance(first, TextContent) else RefusalContent(text)
-
-
-def _join_call(pieces: list[ToolCallContent], *, is_complete: bool) -> ToolCallContent:
-    """Make one call of its fragments; a whole call that comes later replaces them."""
-    whole = [piece for piece in pieces if piece.arguments or piece.raw_arguments is None]
-    if whole:
-        return whole[-1]
-    raw = "".join(piece.raw_arguments or "" for piece in pieces)
-    return ToolCallContent(
-        pieces[0].call_id,
-        next((piece.name for piece in pieces if piece.name), ""),
-        parse_arguments(raw) if is_complete else {},
-        raw,
-        next((p.additional_properties for p in pieces if p.additional_properties), None),
-    )

@@ -1,0 +1,135 @@
+"""The states of a stream: what it has handed out, and how it ends."""
+
+import logging
+from enum import Enum, auto
+from typing import final
+
+from chatrouting import _cancellation
+from chatrouting._folding import UsageFold
+from chatrouting.errors import StreamClosedError
+from chatrouting.responses import ChatResponse, ChatResponseUpdate, FinishReason
+from chatrouting.usage import Usage
+
+logger = logging.getLogger(__name__)
+
+
+class StreamState(Enum):
+    NEW = auto()
+    OPEN = auto()
+    ENDED = auto()  # cleanly
+    CLOSED = auto()  # by the consumer
+    FAILED = auto()
+    CANCELLED = auto()
+    ADOPTED = auto()
+
+
+@final
+class Transcript:
+    """What a stream has handed out so far."""
+
+    __slots__ = ("_usage", "finish_reason", "updates")
+
+    def __init__(self) -> None:
+        self.updates: list[ChatResponseUpdate] = []
+        self.finish_reason: FinishReason | str | None = None
+        self._usage: UsageFold | None = None
+
+    def add(self, update: ChatResponseUpdate) -> None:
+        """Note an update that is on its way to the consumer."""
+        self.updates.append(update)
+        if update.finish_reason is not None:
+            self.finish_reason = update.finish_reason
+        if update.usage is not None:
+            self._usage = self._usage or UsageFold()
+            self._usage.add(update.response_id, update.usage)
+
+    @property
+    def usage(self) -> Usage | None:
+        """Usage reported so far."""
+        return None if self._usage is None else self._usage.total
+
+    def response(self, *, is_complete: bool) -> ChatResponse:
+        """Fold what was handed out."""
+        return ChatResponse.from_updates(self.updates, is_complete=is_complete)
+
+
+@final
+class Ending:
+    """How a stream ends, on its way from the source outwards.
+
+    Attributes:
+        error: None at a clean end; what the layers from `stage` on are told.
+        inner_error: What the layers before `stage` are told instead.
+        stage: Index of the first layer that is told `error`.
+        close_error: What closing raised, where it is not `error` and must not be.
+    """
+
+    __slots__ = ("close_error", "error", "inner_error", "stage")
+
+    def __init__(
+        self,
+        error: BaseException | None,
+        inner_error: BaseException | None = None,
+        stage: int = 0,
+    ) -> None:
+        self.error = error
+        self.inner_error = inner_error
+        self.stage = stage
+        self.close_error: BaseException | None = None
+
+    @property
+    def caller_gave_up(self) -> bool:
+        """Whether the consumer closed early or is being cancelled."""
+        return isinstance(self.error, GeneratorExit) or self.is_cancellation
+
+    @property
+    def is_cancellation(self) -> bool:
+        """Whether the caller is being cancelled."""
+        return self.error is not None and _cancellation.is_cancellation(self.error)
+
+    @property
+    def state(self) -> StreamState:
+        """The state that the stream is in afterwards."""
+        if self.error is None:
+            return StreamState.ENDED
+        if isinstance(self.error, GeneratorExit):
+            return StreamState.CLOSED
+        return StreamState.CANCELLED if self.is_cancellation else StreamState.FAILED
+
+    def weigh(self, close_error: BaseException, transcript: Transcript) -> None:
+        """Decide what an error of closing means beside what ended the stream.
+
+        It is the error where nothing was handed out, so that a router may turn elsewhere, and
+        where the consumer closes an answer that has not ended. It never replaces an error, and
+        it never spoils an answer that is whole.
+        """
+        was_early = isinstance(self.error, GeneratorExit)
+        nothing_out = self.error is None and not transcript.updates
+        if nothing_out or (was_early and transcript.finish_reason is None):
+            self.error = close_error
+        elif self.error is None or was_early or self.is_cancellation:
+            self.close_error = close_error
+            logger.warning("stream.close_failed", exc_info=close_error)
+        else:
+            self.error.add_note(f"closing the stream failed as well: {close_error!r}")
+
+
+def closed_error(state: StreamState) -> StreamClosedError:
+    """Make the error for a stream that is read in this state."""
+    reasons = {
+        StreamState.CLOSED: "it was closed before its end",
+        StreamState.CANCELLED: "it was cancelled",
+        StreamState.ADOPTED: "an outer stream has taken it over",
+        StreamState.FAILED: "it has failed already",
+    }
+    return StreamClosedError(f"the stream cannot be read: {reasons[state]}.")
+
+
+def step_error(error: BaseException) -> BaseException:
+    """Return what a failing tap or map ends the stream with."""
+    if isinstance(error, StopAsyncIteration):
+        # It would look like a clean end to whoever reads the stream.
+        replaced = RuntimeError("a tap or map of the stream raised StopAsyncIteration.")
+        replaced.__cause__ = error
+        return replaced
+    return error

@@ -1,0 +1,110 @@
+"""What one request carries through all layers, out of band of messages and options.
+
+A context variable holds the scope of the attempt that is running. Routers read it to find their
+parent, deadline and depth; quotas keep tickets in it. It is set only around calls into a client
+and around reads and closes of a source that may call routers itself, never across a return to
+the consumer.
+"""
+
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, Final, final
+
+import anyio
+
+from chatrouting.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from chatrouting.attempt import RoutingAttempt
+
+#: Routers inside routers; more means that a client is nested in itself.
+MAXIMUM_DEPTH: Final = 64
+
+#: Seconds for closing and for hooks once the caller has given up.
+CLOSING_LIMIT: Final = 2.0
+
+_current: ContextVar["RequestScope | None"] = ContextVar("chatrouting_scope", default=None)
+
+
+@final
+class RequestScope:
+    """The surroundings of one attempt, as the clients inside it see them.
+
+    Attributes:
+        request_id: Shared by the whole tree of routers.
+        attempt_id: The attempt that runs; parent of what routers inside it record.
+        context: The context of the router that made the attempt.
+        depth: 1 inside the outermost router.
+        deadline: Absolute time of the event loop's clock at which the request ends, or None.
+        children: Records of the routers inside, in the order of their ends.
+        tickets: What layers keep for the whole request, by layer; one mapping for the tree.
+        is_ended: The attempt is over. A task left behind by it starts a request of its own.
+    """
+
+    __slots__ = (
+        "_closing_deadline",
+        "attempt_id",
+        "children",
+        "context",
+        "deadline",
+        "depth",
+        "is_ended",
+        "parent",
+        "request_id",
+        "tickets",
+    )
+
+    def __init__(
+        self,
+        *,
+        request_id: str,
+        attempt_id: str,
+        context: object,
+        parent: "RequestScope | None",
+        deadline: float | None,
+    ) -> None:
+        self.request_id = request_id
+        self.attempt_id = attempt_id
+        self.context = context
+        self.parent = parent
+        self.depth: int = 1 if parent is None else parent.depth + 1
+        self.deadline = deadline
+        self.children: list[RoutingAttempt] = []
+        self.tickets: dict[object, Any] = {} if parent is None else parent.tickets
+        self.is_ended = False
+        self._closing_deadline: float | None = None
+
+    def enter(self) -> Token["RequestScope | None"]:
+        """Make this the current scope until `leave` is called, in the same context."""
+        return _current.set(self)
+
+    def closing_deadline(self) -> float:
+        """Return the one time limit, absolute, that a cancelled request has for cleaning up."""
+        if self.parent is not None and not self.parent.is_ended:
+            return self.parent.closing_deadline()
+        if self._closing_deadline is None:
+            self._closing_deadline = anyio.current_time() + CLOSING_LIMIT
+        return self._closing_deadline
+
+
+def leave(token: Token[RequestScope | None]) -> None:
+    """Undo `enter`."""
+    _current.reset(token)
+
+
+def current_scope() -> RequestScope | None:
+    """Return the scope of the attempt that this code runs in, None outside of every router."""
+    scope = _current.get()
+    return None if scope is None or scope.is_ended else scope
+
+
+def check_depth(scope: RequestScope | None) -> None:
+    """Refuse a router call that is nested too deep.
+
+    Raises:
+        ConfigurationError: If more than 64 router calls enclose this one.
+    """
+    if scope is not None and scope.depth >= MAXIMUM_DEPTH:
+        raise ConfigurationError(
+            f"{scope.depth} router calls are nested in one another; at most {MAXIMUM_DEPTH} are "
+            "allowed. Look for a client that is one of its own routes."
+        )
