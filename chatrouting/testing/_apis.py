@@ -4,10 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from chatrouting.testing import _chat, _errors, _messages
+from chatrouting.testing import _chat, _embeddings, _errors, _messages, _responses
+from chatrouting.testing._json import JsonObject
 from chatrouting.testing._reply import ErrorBody, ErrorShape
 from chatrouting.testing._requests import RecordedRequest
-from chatrouting.testing._turn import Event, JsonObject, Turn
+from chatrouting.testing._rules import CHAT, EMBEDDINGS, RESPONSES, Rules
+from chatrouting.testing._rules_messages import MESSAGES
+from chatrouting.testing._turn import Event, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Api:
     whole: Callable[[Turn], JsonObject]
     events: Callable[[Turn], list[Event]] | None  #: None: this API has no streams.
     stream_error: ErrorShape  #: How this API puts an error into a stream.
+    rules: Rules  #: What a strict server checks.
 
 
 OPENAI = Dialect(_errors.openai_error, "x-request-id", b": ping\n\n")
@@ -39,8 +43,12 @@ _AZURE_PATH = re.compile(r"/openai/")
 _PREFIX = r"(/v1|/openai|/openai/v1|/openai/deployments/[^/]+)?"
 
 APIS: Iterable[Api] = (
-    Api(re.compile(_PREFIX + "/chat/completions"), _chat.whole, _chat.events, "data"),
-    Api(re.compile("(/v1)?/messages"), _messages.whole, _messages.events, "event"),
+    Api(re.compile(_PREFIX + "/chat/completions"), _chat.whole, _chat.events, "data", CHAT),
+    Api(
+        re.compile(_PREFIX + "/responses"), _responses.whole, _responses.events, "failed", RESPONSES
+    ),
+    Api(re.compile(_PREFIX + "/embeddings"), _embeddings.whole, None, "data", EMBEDDINGS),
+    Api(re.compile("(/v1)?/messages"), _messages.whole, _messages.events, "event", MESSAGES),
 )
 
 

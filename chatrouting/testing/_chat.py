@@ -2,17 +2,9 @@
 
 from typing import Any
 
+from chatrouting.testing._json import JsonObject, as_object, dumps, known
 from chatrouting.testing._reply import ToolCall
-from chatrouting.testing._turn import (
-    CREATED,
-    Event,
-    JsonObject,
-    Mark,
-    Turn,
-    chunks,
-    dumps,
-    known,
-)
+from chatrouting.testing._turn import CREATED, Event, Mark, Turn, chunks
 from chatrouting.usage import Usage
 
 
@@ -93,8 +85,7 @@ def _envelope(turn: Turn, kind: str, choices: list[Any]) -> JsonObject:
 
 
 def _wants_usage(turn: Turn) -> bool:
-    options = turn.body.get("stream_options")
-    return isinstance(options, dict) and bool(options.get("include_usage"))
+    return bool(as_object(turn.body.get("stream_options")).get("include_usage"))
 
 
 def _chunk(

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
+from chatrouting.testing._json import JsonObject, dumps, known
 from chatrouting.testing._reply import ErrorBody, ErrorShape
-from chatrouting.testing._turn import CREATED, Event, JsonObject, Turn, dumps, known
+from chatrouting.testing._turn import CREATED, Event, Turn
 
 #: What OpenAI usually says with a status: type and code.
 _OPENAI: Mapping[int, tuple[str, str | None]] = MappingProxyType(
@@ -104,7 +105,7 @@ def _flat(turn: Turn, body: JsonObject) -> Event:
 def _failed(turn: Turn, body: JsonObject) -> Event:
     inner = body["error"]
     code = inner.get("code") or inner.get("type")
-    response = {
+    response: JsonObject = {
         "id": turn.id("resp_"),
         "object": "response",
         "created_at": CREATED,

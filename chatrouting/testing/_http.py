@@ -1,6 +1,7 @@
-"""The least of HTTP/1.1 that a provider server needs: requests with a body in, bytes out, and who hung up.
+"""The least of HTTP/1.1 that a provider server needs: requests in, bytes out, and who hung up.
 
-TCP_NODELAY is on for every connection (anyio sets it), so that each write is a segment of its own where possible.
+TCP_NODELAY is on for every connection (anyio sets it), so that each write is a segment of its own
+where possible.
 """
 
 import socket
@@ -45,7 +46,7 @@ def head(status: int, headers: Sequence[tuple[str, str]]) -> bytes:
 
 @final
 class Connection:
-    """One accepted connection: reads requests one after the other and carries out the steps of each answer."""
+    """One accepted connection: reads requests in turn and carries out the steps of each answer."""
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
@@ -122,7 +123,7 @@ class Connection:
 
     def _reset_on_close(self) -> None:
         """Let the close send RST instead of FIN."""
-        raw = self._stream.extra(SocketAttribute.raw_socket)
+        raw = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - not Django's
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     async def _read_until(self, end: bytes) -> bytes:

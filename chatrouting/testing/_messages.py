@@ -1,9 +1,11 @@
 """Anthropic Messages: one reply as JSON and as SSE events."""
 
-import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from chatrouting.testing._turn import Event, JsonObject, Mark, Turn, chunks, dumps, known
+from chatrouting.testing._json import JsonObject, dumps, known, loads
+from chatrouting.testing._turn import Event, Mark, Turn, chunks
 
 _STOP_REASONS = {
     "stop": "end_turn",
@@ -34,7 +36,7 @@ def events(turn: Turn) -> list[Event]:
 
 
 def usage(turn: Turn) -> JsonObject | None:
-    """Spell usage as Anthropic does: `input_tokens` without what was read from or written to the cache."""
+    """Spell usage as Anthropic does: `input_tokens` excludes what the cache gave or took."""
     counts = turn.reply.usage
     if counts is None or turn.reply.usage_style == "null":
         return None
@@ -106,20 +108,27 @@ def _thinking(turn: Turn) -> tuple[JsonObject, list[JsonObject]]:
 
 
 def _input(arguments: str) -> Any:
-    """Read the arguments; what is not JSON can only be streamed, and becomes a string in a whole answer."""
-    try:
-        return json.loads(arguments or "{}")
-    except ValueError:
-        return arguments
+    """Read the arguments; what is not JSON can only be streamed and is text in a whole answer."""
+    if not arguments:
+        return {}
+    value = loads(arguments)
+    return arguments if value is None else value
 
 
-_EMPTY = {"text": "", "thinking": "", "signature": "", "input": {}}
+#: What a block holds of its streamed fields when it starts.
+_EMPTY: Mapping[str, Any] = MappingProxyType(
+    {"text": "", "thinking": "", "signature": "", "input": JsonObject()}
+)
+_DELTA_MARKS: Mapping[str, Mark] = MappingProxyType(
+    {"text": "content", "tool_use": "content", "thinking": "reasoning"}
+)
 
 
 def _block_events(index: int, block: JsonObject, deltas: list[JsonObject]) -> list[Event]:
     kind = block["type"]
     start = {name: _EMPTY.get(name, value) for name, value in block.items()}
-    mark: Mark = {"text": "content", "tool_use": "content", "thinking": "reasoning"}.get(kind, "")  # type: ignore[assignment]
+    mark = _DELTA_MARKS.get(kind, "")
+    # The name of a call is output; an empty block of text is not.
     first: Mark = "content" if kind == "tool_use" else ""
     return [
         _event("content_block_start", first, index=index, content_block=start),

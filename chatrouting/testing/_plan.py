@@ -1,4 +1,4 @@
-"""From an answer to steps on the connection: pauses, writes, a drop. Pure; knows HTTP framing but no provider.
+"""From an answer to steps on the connection: pauses, writes, a drop. Pure; knows no provider.
 
 Every kind of timing and misbehaviour of a stream is decided in `stream_steps`, on a list of events.
 """
@@ -81,7 +81,7 @@ def stream_steps(
 
 
 class _Walk:
-    """One pass over the events of a stream; a place is a number from 0 to `len(events)`, the end."""
+    """One pass over the events of a stream; a place is a number, `len(events)` is the end."""
 
     def __init__(
         self, reply: Reply, events: Sequence[Event], ping: bytes, error: Event | None
@@ -127,7 +127,7 @@ class _Walk:
     def _fail(self) -> None:
         if self._error is not None:
             self._write(self._error)
-        # Chat servers that put errors into chunks go on to [DONE]; with the others the error is the last event.
+        # Chat servers that put errors into chunks go on to [DONE]; elsewhere the error is the end.
         if self._reply.error_shape in {"chunk", "finish"}:
             self._write(self._events[-1])
 
@@ -144,7 +144,7 @@ class _Walk:
         size = self._reply.write_size or len(data) or 1
         pieces = [data[start : start + size] for start in range(0, len(data), size)]
         self._steps.extend(
-            Write(frame(piece), events=number == len(pieces))
+            Write(frame(piece), events=int(number == len(pieces)))
             for number, piece in enumerate(pieces, start=1)
         )
 
@@ -192,7 +192,7 @@ def _drop(reply: Reply) -> Drop:
 def _append_write(steps: list[Step], data: bytes) -> list[Step]:
     """Send with the last write if nothing stands between.
 
-    So a client that stops reading after the last event has always been sent the end of the body too.
+    So a client that stops reading after the last event has always been sent the end of the body.
     """
     last = steps[-1] if steps else None
     if isinstance(last, Write):

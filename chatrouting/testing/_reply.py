@@ -1,7 +1,7 @@
 """What a provider server is told to do with one request, in words that fit every protocol.
 
-A `Reply` holds no bytes of a protocol: the renderers turn it into JSON or SSE events, and `_plan` turns its timing and
-its misbehaviour into steps on the connection.
+A `Reply` holds no bytes of a protocol: the renderers turn it into JSON or SSE events, and `_plan`
+turns its timing and its misbehaviour into steps on the connection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,19 @@ from typing import Any, Literal, Self
 from chatrouting.testing._changes import Changes
 from chatrouting.usage import Usage
 
-#: A place in an answer: before event n (so after n events), or a name that fits every protocol: before the status
-#: line, before the first output, after the last output, before the event that ends the answer, after all events.
+#: A place in an answer: before event n (so after n events), or a name that fits every protocol:
+#: before the status line, before the first output, after the last output, before the event that
+#: ends the answer, after all events.
 At = int | Literal["headers", "content", "after_content", "terminal", "end"]
 
-#: How an error is put into a stream that began with status 200. None in a reply means: as that provider does it.
+#: How an error is put into a stream that began with status 200:
+#: - "event": an event named error, with the provider's error body;
+#: - "data": the error body as data, without an event name;
+#: - "flat": the Responses `error` event, code and message at the top level;
+#: - "failed": `response.failed`;
+#: - "bare": an event named error, without an error object;
+#: - "chunk": a chat chunk with `error` and no choices, then `[DONE]`;
+#: - "finish": a chat chunk with `error` and a choice that finished with "error", then `[DONE]`.
 ErrorShape = Literal["event", "data", "flat", "failed", "bare", "chunk", "finish"]
 
 #: A complete SSE event whose data is not JSON, for `Reply(insert=...)`.
@@ -76,7 +84,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBody:
-    """The error object of a provider. What is None is filled in by status, as that provider does."""
+    """The error object of a provider. What is None is filled in by status."""
 
     message: str | None = None
     type: str | None = None
@@ -91,77 +99,64 @@ class ErrorBody:
 class Reply:
     """One scripted answer. `Reply()` is an ordinary, well-behaved one.
 
-    It is rendered in the protocol of the request, and whole or as SSE as the request asks. Places are given as `At`;
-    a number counts the events that the renderer makes, without inserted ones.
+    It is rendered in the protocol of the request, and whole or as SSE as the request asks. Places
+    are given as `At`; a number counts the rendered events, without inserted ones.
     """
 
     # The answer.
-    #: Text. Streamed word by word, a sequence chunk by chunk. None: a default text, unless there is other output.
+    #: Text. Streamed word by word; a sequence chunk by chunk. None: a default, if there is no other
+    #: output.
     content: str | Sequence[str] | None = field(default=None, kw_only=False)
-    reasoning: str | Sequence[str] | None = None  #: Anthropic: signed by the server.
-    redacted_reasoning: str | None = (
-        None  #: Anthropic only: the `data` of a `redacted_thinking` block.
-    )
-    reasoning_field: str = (
-        "reasoning_content"  #: Chat completions: the field that dialects put it in.
-    )
+    reasoning: str | Sequence[str] | None = None  #: With Anthropic it is signed by the server.
+    redacted_reasoning: str | None = None  #: Anthropic's `redacted_thinking.data`.
+    reasoning_field: str = "reasoning_content"  #: Where chat dialects put it.
     refusal: str | None = None
     tool_calls: Sequence[ToolCall] = ()
-    #: stop, length, tool_calls, content_filter, pause, or any raw value. None: what the content implies.
+    #: stop, length, tool_calls, content_filter, pause or any raw value. None: what fits the rest.
     finish_reason: str | None = None
     usage: Usage | None = DEFAULT_USAGE  #: None: the server says nothing about usage.
     model: str | None = None  #: None: the one that was asked for.
-    id: str | None = None
-    extra_fields: Mapping[str, Any] = field(
-        default_factory=dict[str, Any]
-    )  #: Top level of body and chat chunks.
+    id: str | None = None  #: None: one made from the number of the request.
+    #: Further fields at the top level of a whole answer, and of each chat chunk.
+    extra_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     # The transport.
     status: int = 200
-    headers: (
-        Mapping[str, str] | Sequence[tuple[str, str]]
-    ) = ()  #: Further ones; pairs allow repetition.
-    body: Any = (
-        None  #: Bytes, text or JSON sent instead of the rendered answer, also to a stream request.
-    )
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()  #: Pairs allow repetition.
+    #: Bytes, text or JSON sent instead of the rendered answer, also to a stream request.
+    body: Any = None
     content_type: str | None = None
-    sse: Sequence[str | bytes] | None = (
-        None  #: Raw SSE events, blank line included, instead of the rendered ones.
-    )
-    error_body: ErrorBody | None = None  #: Use `Reply.error` and `Reply.stream_error`.
-    error_at: At | None = None  #: Streams: where the error comes in place of the rest.
-    error_shape: ErrorShape | None = None
+    #: Complete SSE events, blank line included, sent instead of the rendered ones.
+    sse: Sequence[str | bytes] | None = None
+    error_body: ErrorBody | None = None  #: See `Reply.error` and `Reply.stream_error`.
+    error_at: At | None = None
+    error_shape: ErrorShape | None = None  #: None: as that API does it.
 
-    # Time, in seconds. For tests that must not wait there are gates.
+    # Time, in seconds. A test that must not wait opens gates instead.
     delay_before_headers: float = 0.0
     delay_before_first_chunk: float = 0.0
     delay_between_chunks: float = 0.0
     gates: Mapping[At, Gate] = field(default_factory=dict[At, Gate])
 
     # Bad manners.
-    drop_at: At | None = (
-        None  #: Drop the connection here. In a whole answer after the headers: in its body.
-    )
+    drop_at: At | None = None  #: Drop the connection here; in a whole answer: amid the body.
     drop: Literal["close", "reset"] = "close"
     end_at: At | None = None  #: Streams: end the body cleanly here.
-    keep_open: bool = False  #: Streams: never end the body; until the client hangs up.
-    #: Leave these events out. "finish" also blanks the finish reason of a whole answer.
+    keep_open: bool = False  #: Streams: do not end the body until the client hangs up.
+    #: Leave out these events; "finish" blanks the finish reason of a whole answer too.
     omit: Sequence[Literal["start", "finish", "usage", "terminal"]] = ()
-    insert: Mapping[At, str | bytes] = field(
-        default_factory=dict[At, str | bytes]
-    )  #: Raw text between events.
+    #: Raw text sent before the event at a place. See `MALFORMED_EVENT`.
+    insert: Mapping[At, str | bytes] = field(default_factory=dict[At, str | bytes])
     write_size: int | None = None  #: Cut each event into HTTP chunks of so many bytes.
     line_end: Literal["\n", "\r\n", "\r"] = "\n"
     event_names: bool = True  #: False: no `event:` lines.
     pings: bool = False  #: A ping (OpenAI: a comment) between any two events.
-    ping_period: float | None = (
-        None  #: Seconds between pings while the stream waits at a gate, delay or open end.
-    )
+    ping_period: float | None = None  #: Seconds between pings while a stream waits anywhere.
     prompt_filter: bool = False  #: Chat: Azure's first chunk, without choices, id and model.
-    #: Chat: usage in its own chunk, if asked for; or that chunk with a null; or growing in every chunk.
+    #: Chat: usage in its own chunk (if asked for), or that chunk with null, or growing in each.
     usage_style: Literal["end", "null", "every_chunk"] = "end"
     tool_index: Literal["each", "zero", "missing"] = "each"  #: Chat: `index` of tool deltas.
-    #: Chat: calls in fragments, or each whole in one chunk, or all together in one chunk.
+    #: Chat: calls in fragments, or each whole in one chunk, or all of them in one chunk.
     tool_chunks: Literal["fragments", "whole", "together"] = "fragments"
 
     @classmethod
@@ -210,7 +205,7 @@ class Reply:
 
         Args:
             content: What would have been answered.
-            at: Where the error stands in place of the rest; "after_content" for an error behind all output.
+            at: Where the error stands in place of the rest; "after_content": behind all output.
             shape: How it is written; None for the provider's own way.
             message: Text of the error.
             type: Error type; None for "server is overloaded" as that provider calls it.

@@ -1,9 +1,11 @@
 """What a provider server remembers of each request."""
 
 from collections.abc import Mapping
-from typing import Any, cast, final
+from typing import Any, final
 
 import anyio
+
+from chatrouting.testing._json import as_object
 
 
 @final
@@ -44,15 +46,13 @@ class RecordedRequest:
     @property
     def model(self) -> str | None:
         """The model asked for."""
-        return self._field("model")
+        model: str | None = as_object(self.body).get("model")
+        return model
 
     @property
     def stream(self) -> bool:
         """Whether SSE was asked for."""
-        return bool(self._field("stream"))
-
-    def _field(self, name: str) -> Any:
-        return cast("dict[str, Any]", self.body).get(name) if isinstance(self.body, dict) else None
+        return bool(as_object(self.body).get("stream"))
 
     def __repr__(self) -> str:
         return f"<RecordedRequest {self.number} {self.method} {self.path} model={self.model!r}>"

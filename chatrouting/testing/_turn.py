@@ -1,14 +1,11 @@
 """What the renderers take and give: one reply to one request in, JSON or a list of events out."""
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from chatrouting.testing._reply import DEFAULT_TEXT, Reply
-
-JsonObject = dict[str, Any]
 
 #: What an event is for. "content" marks output, which `At` and `omit` refer to.
 Mark = Literal["", "start", "reasoning", "content", "finish", "usage", "terminal"]
@@ -76,13 +73,3 @@ def chunks(text: str | Sequence[str] | None) -> tuple[str, ...]:
     if text is None:
         return ()
     return tuple(re.findall(r"\s*\S+|\s+", text)) if isinstance(text, str) else tuple(text)
-
-
-def dumps(value: object) -> str:
-    """Write JSON as servers do: compact, characters unescaped."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def known(**fields: Any) -> JsonObject:
-    """Leave out what is None, and objects that are empty for that reason."""
-    return {name: value for name, value in fields.items() if value is not None and value != {}}

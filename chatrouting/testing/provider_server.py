@@ -7,7 +7,6 @@ that it runs on. It is a test double: it knows no model, keeps everything in mem
 """
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -23,6 +22,7 @@ from chatrouting.testing import _http
 from chatrouting.testing._apis import Api, Dialect, api_key, find_api, find_dialect
 from chatrouting.testing._changes import Changes
 from chatrouting.testing._errors import stream_error
+from chatrouting.testing._json import as_object, dumps, is_object, loads
 from chatrouting.testing._plan import Step, stream_steps, whole_steps
 from chatrouting.testing._reply import (
     MALFORMED_EVENT,
@@ -34,7 +34,8 @@ from chatrouting.testing._reply import (
     ToolCall,
 )
 from chatrouting.testing._requests import RecordedRequest
-from chatrouting.testing._turn import Event, Turn, dumps
+from chatrouting.testing._rules import JSON_BODY, Subject, first_complaint
+from chatrouting.testing._turn import Event, Turn
 
 __all__ = [
     "MALFORMED_EVENT",
@@ -170,7 +171,7 @@ class ProviderServer:
             query=dict(parse_qsl(url.query, keep_blank_values=True)),
             headers=raw.headers,
             raw_body=raw.body,
-            body=_json(raw.body),
+            body=loads(raw.body),
         )
         self.requests.append(request)
         self._changes.notify()
@@ -197,7 +198,7 @@ class ProviderServer:
         if api is None or refusal is not None:
             return self._whole(request, dialect, refusal or Reply.error(404), None)
         reply = self._next_reply(request)
-        turn = Turn(reply, request.body or {}, request.number, self._sign)
+        turn = Turn(reply, as_object(request.body), request.number, self._sign)
         streams = reply.error_body is None or reply.error_at is not None
         if reply.body is None and streams and (reply.sse is not None or request.stream):
             return self._stream(request, dialect, api, turn)
@@ -210,7 +211,18 @@ class ProviderServer:
             return Reply.error(404, message=message, code="unknown_url")
         if self._api_key is not None and api_key(request.headers) != self._api_key:
             return Reply.error(401, message="Incorrect API key provided.")
+        if self._strict:
+            return self._check(request, api)
         return None
+
+    def _check(self, request: RecordedRequest, api: Api) -> Reply | None:
+        found = JSON_BODY
+        if is_object(request.body):
+            found = first_complaint(api.rules, Subject(request.body, self._issued))
+        if found is None:
+            return None
+        request.refused, complaint = found
+        return Reply.error(400, message=f"{complaint} (rule: {request.refused})")
 
     def _next_reply(self, request: RecordedRequest) -> Reply:
         if not self._replies:
@@ -290,10 +302,3 @@ def _encode(answer: Any) -> bytes:
     if isinstance(answer, bytes):
         return answer
     return (answer if isinstance(answer, str) else dumps(answer)).encode()
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None
