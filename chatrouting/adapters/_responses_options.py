@@ -1,0 +1,163 @@
+"""Options as the request body of the Responses API. Pure: nothing is sent here.
+
+Every field of `ChatOptions` is mapped, refused or dropped with a log line. Without a conversation
+id the request is stateless: nothing is stored, and reasoning comes back encrypted so that the next
+request can carry it. `additional_properties` have the last word, see `request_body`.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from chatrouting.errors import BadRequestError, ConfigurationError, UnsupportedOptionError
+from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
+
+logger = logging.getLogger("chatrouting.adapters")
+
+Body: TypeAlias = dict[str, Any]
+
+_ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
+
+_SAME_NAME: Final = ("instructions", "temperature", "top_p", "max_output_tokens", "metadata")
+
+_DROPPED: Final = ("top_k", "seed", "frequency_penalty", "presence_penalty")
+
+#: Fields that the client fills in itself; in `additional_properties` they would contradict it.
+_RESERVED: Final = ("input", "model", "stream")
+
+_FORMATS: Final[Mapping[str, str]] = {"text": "text", "json": "json_object"}
+
+#: Without one of these there is nothing to answer, unless the input says something.
+_HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation", "prompt")
+
+
+def request_body(options: ChatOptions, *, model: str, items: Sequence[Mapping[str, Any]]) -> Body:
+    """Write a request, whole and streamed alike but for the field `stream`.
+
+    `options.additional_properties` are merged last: lists (`include`, `tools`) are appended to,
+    objects (`reasoning`, `text`, `metadata`) are merged key by key, anything else replaces what the
+    options say, and None leaves the field out. So `{"store": True}` stores a response that has no
+    conversation yet, and `{"store": None}` says nothing to a server that does not know the field;
+    encrypted reasoning is asked for only where `store` stays False.
+
+    Args:
+        options: What the caller asks for.
+        model: Model or deployment.
+        items: The conversation, see `input_items`.
+
+    Raises:
+        UnsupportedOptionError: For an option that the API lacks and that changes the answer.
+        ConfigurationError: If `additional_properties` hold a field that the client fills in.
+        BadRequestError: If nothing is left to be sent.
+    """
+    extra = dict(options.additional_properties or {})
+    _refuse(options, extra)
+    body: Body = {"model": model, "input": list(items)}
+    for name in _SAME_NAME:
+        value = getattr(options, name)
+        if value is not None:
+            body[name] = value
+    if options.reasoning_effort is not None:
+        body["reasoning"] = {"effort": options.reasoning_effort}
+    if options.response_format is not None:
+        body["text"] = {"format": _format(options.response_format)}
+    body |= _tools(options, has_tools=bool(options.tools or extra.get("tools")))
+    body |= _state(options, extra)
+    for name, value in extra.items():
+        if value is None:
+            body.pop(name, None)
+        else:
+            body[name] = _merged(body.get(name), value)
+    _log_dropped(options, body)
+    if not items and not any(body.get(name) for name in _HELD_BY_PROVIDER):
+        raise BadRequestError(
+            "no message holds anything that can be sent; "
+            "expected at least one text that is not blank, file, tool call or result."
+        )
+    return body
+
+
+def is_stored(body: Mapping[str, Any]) -> bool:
+    """Say whether the provider keeps the answer to a request, as far as the request decides."""
+    return body.get("store") is not False
+
+
+def _refuse(options: ChatOptions, extra: Mapping[str, Any]) -> None:
+    if options.stop_sequences:
+        raise UnsupportedOptionError(
+            f"stop_sequences has {len(options.stop_sequences)} entries; the Responses API has no "
+            "such option. Leave it out, or use a client of the Chat Completions API."
+        )
+    for name in _RESERVED:
+        if name in extra:
+            raise ConfigurationError(
+                f"additional_properties holds {name!r}, which the client fills in itself. "
+                "Remove it; the model is ChatOptions.model."
+            )
+
+
+def _format(value: str | JsonSchemaFormat) -> Body:
+    if isinstance(value, JsonSchemaFormat):
+        body: Body = {"type": "json_schema", "name": value.name, "schema": dict(value.schema)}
+        if value.strict is not None:
+            body["strict"] = value.strict
+        return body
+    if value not in _FORMATS:
+        raise UnsupportedOptionError(
+            f"response_format is {value!r}; expected 'text', 'json' or a JsonSchemaFormat."
+        )
+    return {"type": _FORMATS[value]}
+
+
+def _tools(options: ChatOptions, *, has_tools: bool) -> Body:
+    body: Body = {}
+    if options.tools:
+        body["tools"] = [_tool(tool) for tool in options.tools]
+    if options.tool_choice in ("auto", "none", "required"):
+        body["tool_choice"] = options.tool_choice
+    elif options.tool_choice is not None:
+        body["tool_choice"] = {"type": "function", "name": options.tool_choice}
+    # Without tools there is nothing to allow, and some servers refuse the field alone.
+    if options.allow_multiple_tool_calls is not None and has_tools:
+        body["parallel_tool_calls"] = options.allow_multiple_tool_calls
+    return body
+
+
+def _tool(tool: Tool) -> Body:
+    parameters: Mapping[str, Any] = tool.parameters or {"type": "object", "properties": {}}
+    body: Body = {"type": "function", "name": tool.name, "parameters": parameters}
+    if tool.description is not None:
+        body["description"] = tool.description
+    if tool.strict is not None:
+        body["strict"] = tool.strict
+    return body
+
+
+def _state(options: ChatOptions, extra: Mapping[str, Any]) -> Body:
+    conversation = options.conversation_id
+    store = extra.get("store", False if conversation is None else None)
+    body: Body = {} if store is None else {"store": store}
+    if store is False:
+        body["include"] = [_ENCRYPTED_REASONING]
+    if conversation is not None:
+        # A response continues a response; anything else names a conversation object.
+        is_response = conversation.startswith("resp_")
+        body["previous_response_id" if is_response else "conversation"] = conversation
+    return body
+
+
+def _merged(ours: object, theirs: object) -> object:
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        return {**cast("Body", ours), **cast("Body", theirs)}
+    if isinstance(ours, list) and isinstance(theirs, list | tuple):
+        mine = cast("list[object]", ours)
+        return mine + [value for value in cast("list[object]", theirs) if value not in mine]
+    return theirs
+
+
+def _log_dropped(options: ChatOptions, body: Body) -> None:
+    dropped = [name for name in _DROPPED if getattr(options, name) is not None]
+    if options.allow_multiple_tool_calls is not None and "parallel_tool_calls" not in body:
+        dropped.append("allow_multiple_tool_calls")
+    if dropped:
+        logger.warning("adapter.options_dropped api=responses options=%s", ",".join(dropped))
