@@ -42,10 +42,20 @@ _PARAGRAPH: Final = "\n\n"
 class _Item:
     """An output item under way: who it is, and what of it was handed out."""
 
-    __slots__ = ("arguments", "call_id", "is_done", "kind", "message_id", "name", "sent")
+    __slots__ = (
+        "arguments",
+        "call_id",
+        "has_place",
+        "is_done",
+        "kind",
+        "message_id",
+        "name",
+        "sent",
+    )
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, has_place: bool) -> None:
         self.kind = kind
+        self.has_place = has_place
         self.message_id: str | None = None
         self.call_id = ""
         self.name = ""
@@ -159,9 +169,12 @@ class ResponsesParser:
 
     def _find(self, index: object, item_id: object) -> _Item | None:
         """Look an item up by its place, or by its id where a server leaves out the place."""
-        found = self._items.get(index) if isinstance(index, int) else None
+        has_place = isinstance(index, int)
+        found = self._items.get(index) if has_place else None
         if found is None and isinstance(item_id, str):
             found = self._items.get(item_id)
+            if has_place and found is not None and found.has_place:
+                return None  # another item of the same id
         return found
 
     def _item_of(self, event: Json) -> _Item | None:
@@ -171,9 +184,9 @@ class ResponsesParser:
         return self._open_item(as_object(event.get("item")), event.get("output_index"))[1]
 
     def _open_item(self, item: Json, index: object) -> tuple[_Item, Updates]:
-        opened = _Item(as_text(item.get("type")))
+        opened = _Item(as_text(item.get("type")), has_place=isinstance(index, int))
         item_id = as_text(item.get("id"))
-        if isinstance(index, int):
+        if opened.has_place:
             self._items[index] = opened
         if item_id:
             self._items[item_id] = opened
