@@ -1,8 +1,9 @@
 """Messages as input items of the Responses API. Pure: nothing is sent here.
 
 What the API would refuse is put right on the copy that goes out: blank texts are left out, ids of
-tool calls are made legal, a call without a result gets one that says so, and reasoning goes back
-only to whom it came from. Ids of items are never sent: they mean nothing without stored responses.
+tool calls are made legal, a call without a result gets one that says so, a result without its call
+becomes text, and reasoning goes back only to whom it came from. Ids of items are never sent: they
+mean nothing without stored responses.
 """
 
 import base64
@@ -37,29 +38,36 @@ _ROLES: Final[Mapping[Role, str]] = {
     Role.TOOL: "user",  # text beside the results, which are items of their own
 }
 
+_ORPHAN: Final = "Result of an earlier tool call:"
 _NOT_CARRIED_OUT: Final = "Error: the call was not carried out."
 
 
-def input_items(messages: Iterable[ChatMessage], *, origin: str) -> list[Item]:
+def input_items(
+    messages: Iterable[ChatMessage], *, origin: str, is_continued: bool = False
+) -> list[Item]:
     """Write a conversation.
 
     Args:
         messages: In order; a message of which nothing is left is left out.
         origin: Who is asked. Reasoning of any other origin is dropped.
+        is_continued: The provider holds what came before, so that a result may answer a call of
+            which nothing is known here.
 
     Raises:
         UnsupportedOptionError: If a content cannot be carried and must not be dropped.
     """
-    writer = _Writer(origin)
+    writer = _Writer(origin, is_continued=is_continued)
     for message in messages:
         writer.add(message)
     return _without_dangling_reasoning(_with_all_calls_answered(writer.items))
 
 
 class _Writer:
-    def __init__(self, origin: str) -> None:
+    def __init__(self, origin: str, *, is_continued: bool) -> None:
         self.items: list[Item] = []
         self._origin = origin
+        self._is_continued = is_continued
+        self._calls: set[str] = set()
         self._ids = CallIds(lambda call_id: len(call_id) <= MAX_CALL_ID)
 
     def add(self, message: ChatMessage) -> None:
@@ -88,22 +96,12 @@ class _Writer:
             if content.signature and content.origin == self._origin:
                 self.items.append(_reasoning(content))
         elif isinstance(content, ToolCallContent):
-            self.items.append(
-                {
-                    "type": "function_call",
-                    "call_id": self._ids.of_call(content.call_id),
-                    "name": content.name,
-                    "arguments": _arguments(content),
-                }
-            )
+            self.items.append(_call(content, self._ids.of_call(content.call_id)))
+            self._calls.add(self.items[-1]["call_id"])
         else:
-            self.items.append(
-                {
-                    "type": "function_call_output",
-                    "call_id": self._ids.of_result(content.call_id),
-                    "output": _output(content),
-                }
-            )
+            call_id = self._ids.of_result(content.call_id)
+            is_orphan = call_id not in self._calls and not self._is_continued
+            self.items.append(_orphan(content) if is_orphan else _result(content, call_id))
 
 
 def _parts(content: Content, role: Role) -> list[Item]:
@@ -153,6 +151,15 @@ def _reasoning(content: ReasoningContent) -> Item:
     return {"type": "reasoning", "summary": summary, "encrypted_content": content.signature}
 
 
+def _call(content: ToolCallContent, call_id: str) -> Item:
+    return {
+        "type": "function_call",
+        "call_id": call_id,
+        "name": content.name,
+        "arguments": _arguments(content),
+    }
+
+
 def _arguments(call: ToolCallContent) -> str:
     """Write arguments as JSON text: the model's own text where it still says the same."""
     if call.raw_arguments is not None and _spells(call.raw_arguments, call.arguments):
@@ -165,6 +172,18 @@ def _spells(raw: str, arguments: Mapping[str, Any]) -> bool:
         return bool(json.loads(raw) == dict(arguments))
     except ValueError:
         return False
+
+
+def _result(content: ToolResultContent, call_id: str) -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": _output(content)}
+
+
+def _orphan(content: ToolResultContent) -> Item:
+    """Write a result whose call is gone as what it says; the API takes it as a result no more."""
+    output = _output(content)
+    parts = _parts(TextContent(output), Role.TOOL) if isinstance(output, str) else output
+    label = {"type": "input_text", "text": _ORPHAN}
+    return {"type": "message", "role": "user", "content": [label, *parts]}
 
 
 def _output(content: ToolResultContent) -> str | list[Item]:
@@ -199,11 +218,7 @@ def _with_all_calls_answered(items: list[Item]) -> list[Item]:
 
 
 def _not_carried_out(call: Item) -> Item:
-    return {
-        "type": "function_call_output",
-        "call_id": call["call_id"],
-        "output": _NOT_CARRIED_OUT,
-    }
+    return _result(ToolResultContent("", _NOT_CARRIED_OUT), call["call_id"])
 
 
 def _without_dangling_reasoning(items: list[Item]) -> list[Item]:

@@ -21,8 +21,8 @@ from chatrouting.messages import ChatMessage, as_messages
 HERE = "openai https://api.openai.com/v1 gpt-x"
 
 
-def items(*messages):
-    return input_items(as_messages(messages), origin=HERE)
+def items(*messages, **settings):
+    return input_items(as_messages(messages), origin=HERE, **settings)
 
 
 def said(role, *parts, **more):
@@ -235,6 +235,23 @@ def test_an_unanswered_call_gets_an_output_before_the_next_message():
         ("function_call_output", "call_3"),
     ]
     assert conversation[3]["output"] == "Error: the call was not carried out."
+
+
+def test_a_result_without_its_call_becomes_text():
+    """The beginning of a conversation may have been left out."""
+    result = ChatMessage("tool", ToolResultContent("call_0", "blue"))
+
+    label = {"type": "input_text", "text": "Result of an earlier tool call:"}
+    assert items(result, "Go on.") == [
+        said("user", label, {"type": "input_text", "text": "blue"}),
+        said("user", {"type": "input_text", "text": "Go on."}),
+    ]
+
+
+def test_a_result_may_answer_a_call_that_the_provider_holds():
+    result = ChatMessage("tool", ToolResultContent("call_1", "blue"))
+
+    assert items(result, is_continued=True) == [BLUE]
 
 
 def test_blank_texts_and_what_they_leave_empty_are_left_out():
