@@ -5,8 +5,8 @@ and last the words of its message, which only refine what the status leaves gene
 sets: an unknown refusal is about the request, an unknown 5xx about the server.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from chatrouting.errors import (
     ChatClientError,
@@ -116,10 +116,13 @@ def failover_by_kind(context: object, attempt: "RoutingAttempt") -> bool:
 
 def _unwrap(error: BaseException) -> BaseException:
     """Take a single exception out of its group; several tell nothing in common."""
-    members: Sequence[BaseException] = ()
-    if isinstance(error, BaseExceptionGroup):
-        members = cast("BaseExceptionGroup[BaseException]", error).exceptions
-    return _unwrap(members[0]) if len(members) == 1 else error
+    if _is_group(error) and len(error.exceptions) == 1:
+        return _unwrap(error.exceptions[0])
+    return error
+
+
+def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
+    return isinstance(error, BaseExceptionGroup)
 
 
 def _own(error: BaseException) -> Failure | None:

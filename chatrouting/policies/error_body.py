@@ -12,7 +12,10 @@ from typing import Any, Final, cast
 
 _SHORTENED: Final = 300
 _KEY: Final = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|pplx|key|hf|r8|nvapi|AIza)[-_]?[\w*.-]{12,}|\bBearer\s+\S+", re.ASCII
+    r"\b(?:sk|pk|rk|gsk|xai|pplx|key|hf|r8|nvapi|AIza)[-_]?[\w*.-]{12,}|\bBearer\s+\S+"
+    # What an HTTP library says of a key that cannot be a header.
+    r"|(?<=Illegal header value )b?['\"].*",
+    re.ASCII,
 )
 #: Validation errors of Python servers repeat what they were given, and that is the prompt.
 _ECHO: Final = re.compile(r"""(?:input_value\s*=|['"]input['"]\s*:).*""", re.DOTALL)
@@ -57,9 +60,24 @@ def read_error_body(body: object) -> ErrorFacts:
     return _of_object(outer)
 
 
+def holds_error(body: object) -> bool:
+    """Say whether a decoded answer that came with success is an error all the same."""
+    if isinstance(body, list) and body:
+        body = cast("list[object]", body)[0]
+    found = _mapping(body)
+    return bool(found.get("error")) or "error" in (found.get("object"), found.get("type"))
+
+
+def mask_keys(text: str) -> str:
+    """Replace what looks like a credential."""
+    return _KEY.sub("[key]", text)
+
+
 def shorten(message: str) -> str:
-    """Cut foreign text to a length for messages, and take keys and echoes of the request out."""
-    text = _ECHO.sub("[...]", " ".join(_KEY.sub("[key]", message).split()))
+    """Cut foreign text to a length for messages; keys, echoes of the request and HTML go out."""
+    if message.lstrip().startswith("<"):
+        return ""
+    text = _ECHO.sub("[...]", " ".join(mask_keys(message).split()))
     return text if len(text) <= _SHORTENED else text[: _SHORTENED - 3] + "..."
 
 

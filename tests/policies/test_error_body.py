@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chatrouting.policies.error_body import ErrorFacts, read_error_body, shorten
+from chatrouting.policies.error_body import ErrorFacts, holds_error, read_error_body, shorten
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,25 @@ def test_messages_are_short_and_hold_no_key_and_no_echo():
         shorten("bad value [type=x, input_value='my prompt', more]") == "bad value [type=x, [...]"
     )
     assert shorten("{'msg': 'bad', 'input': 'my prompt'}") == "{'msg': 'bad', [...]"
+    assert shorten("Illegal header value b'abc'") == "Illegal header value [key]"
+    assert shorten(" <!DOCTYPE html><p>Bad gateway") == ""
     assert len(shorten("x" * 1000)) == 300
+
+
+@pytest.mark.parametrize(
+    ("body", "is_error"),
+    [
+        pytest.param({"error": {"message": "m"}}, True, id="error object"),
+        pytest.param([{"error": {"message": "m"}}], True, id="list"),
+        pytest.param({"object": "error", "message": "m"}, True, id="flat"),
+        pytest.param({"type": "error", "message": "m"}, True, id="event"),
+        pytest.param({"error": None, "choices": []}, False, id="null error"),
+        pytest.param([], False, id="empty list"),
+        pytest.param("error", False, id="text"),
+    ],
+)
+def test_an_error_dressed_as_success_is_recognised(body, is_error):
+    assert holds_error(body) is is_error
 
 
 JSON = st.recursive(

@@ -1,0 +1,342 @@
+"""Where an adapter's updates come from: one HTTP answer, read and decoded as it comes.
+
+`SSESource` reads bytes and decodes `text/event-stream` itself, at a fraction of what the SDKs' own
+iteration costs; `SDKSource` takes the SDK's objects, for bodies that are no such text and on
+request. What an event means is the parser's to say, one pure object for each API and stream. Here
+it is judged whether a stream came to its end: neither SDK does.
+"""
+
+import json
+import logging
+import sys
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, Self, cast, final
+
+import anyio
+
+from chatrouting.adapters._errors import Errors, redact, request_id
+from chatrouting.adapters._sse import SSEDecoder
+from chatrouting.errors import ChatClientError
+from chatrouting.failure import FailureKind
+from chatrouting.policies.classify import classify
+from chatrouting.policies.error_body import holds_error
+from chatrouting.policies.retry_after import rate_limit_headers
+from chatrouting.responses import ChatResponseUpdate
+
+_log = logging.getLogger("chatrouting.adapters")
+
+#: Reading on to the end of a body after its terminal event lets the connection be used again.
+_DRAIN_SECONDS: Final = 0.1
+#: What may follow the finish, usage above all, comes at once or not at all.
+_TRAILING_SECONDS: Final = 1.0
+#: Enough of a body that is no event stream to find an error object in it.
+_REFUSAL_BYTES: Final = 16_384
+_UNREADABLE: Final = "holds an event that cannot be read"
+
+
+class StreamParser(Protocol):
+    """What one API's events mean. Pure; one for each stream."""
+
+    is_complete: bool  #: The end is proven: the body may end now.
+    is_terminal: bool  #: Nothing more can come: reading stops.
+
+    def feed(self, event: str, data: str) -> Sequence[ChatResponseUpdate]:
+        """Take one server-sent event.
+
+        Raises:
+            ChatClientError: If the event is an error.
+            ValueError: If the event cannot be read.
+        """
+        ...
+
+    def feed_object(self, data: Mapping[str, Any]) -> Sequence[ChatResponseUpdate]:
+        """Take one event that somebody else has decoded; raises as `feed` does."""
+        ...
+
+
+class HTTPAnswer(Protocol):
+    """What is used of an HTTP library's streamed response."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def http_version(self) -> str: ...
+
+    def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+        """Read the decoded body."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give the connection back, or give it up."""
+        ...
+
+
+class SDKStream(Protocol):
+    """What is used of an SDK's own stream of objects."""
+
+    def __aiter__(self) -> AsyncIterator[Any]: ...
+
+    async def close(self) -> None:
+        """Give the connection back, or give it up."""
+        ...
+
+
+class UpdateSource(ABC):
+    """A source of updates as `ResponseStream` wants it. Nothing is sent before the first read."""
+
+    def __init__(self, parser: StreamParser, errors: Errors) -> None:
+        self._parser = parser
+        self._errors = errors
+        self._ready: deque[ChatResponseUpdate] = deque()
+        #: What was raised after updates that are not yet handed out.
+        self._failure: Exception | None = None
+        self._headers: Mapping[str, str] = {}
+        self._is_opened = False
+        self._has_begun = False
+        self._has_ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ChatResponseUpdate:
+        if not (self._is_opened or self._has_ended):
+            self._is_opened = True
+            await self._open_answer()
+        while not self._ready:
+            if self._failure is not None:
+                raise self._failure
+            if self._has_ended:
+                raise StopAsyncIteration
+            await self._read_on()
+        return self._ready.popleft()
+
+    def take_ready(self) -> ChatResponseUpdate | None:
+        """Return an update that is decoded already, None if there is none. Never waits."""
+        return self._ready.popleft() if self._ready else None
+
+    async def aclose(self) -> None:
+        """Give the connection back or up. May be called more than once."""
+        self._has_ended = True
+        with self._errors.translating():
+            await self._close_answer()
+
+    @abstractmethod
+    async def _open_answer(self) -> None: ...
+
+    @abstractmethod
+    async def _read_on(self) -> None: ...
+
+    @abstractmethod
+    async def _close_answer(self) -> None: ...
+
+    def _take(self, feed: Callable[..., Sequence[ChatResponseUpdate]], *event: Any) -> None:
+        """Let the parser make updates of an event; keep what it raises for after the others."""
+        try:
+            updates = feed(*event)
+        except ChatClientError as error:
+            error.request_id = error.request_id or request_id(self._headers)
+            error.rate_limit_headers = error.rate_limit_headers or rate_limit_headers(self._headers)
+            self._has_ended, self._failure = True, error
+        except ValueError as error:
+            self._fail(_UNREADABLE, error)
+        else:
+            for update in updates:
+                if not self._has_begun:
+                    self._has_begun = True
+                    update.rate_limit_headers = rate_limit_headers(self._headers)
+                self._ready.append(update)
+
+    def _end(self) -> None:
+        """Take the end of the body for the end of the stream, if it is."""
+        self._has_ended = True
+        if not self._parser.is_complete:
+            self._fail("ended before the answer did", None)
+
+    def _fail(self, reason: str, cause: Exception | None) -> None:
+        self._has_ended = True
+        if self._parser.is_complete:
+            _log.debug("adapters.trailing_failure %s", type(cause).__name__)
+            return
+        kind = FailureKind.CONNECTION if cause is None else classify(cause).kind
+        timed_out = kind is FailureKind.TIMEOUT
+        failure = self._errors.interrupted(
+            reason, kind=FailureKind.TIMEOUT if timed_out else FailureKind.CONNECTION
+        )
+        failure.request_id = request_id(self._headers)
+        failure.rate_limit_headers = rate_limit_headers(self._headers)
+        failure.__cause__ = cause
+        self._failure = failure
+
+    async def _step(self, read: Callable[[], Awaitable[Any]]) -> Any:
+        """Wait for more, but not for long once the answer is complete; None if no more comes."""
+        stop = sys.exception()
+        try:
+            if not self._parser.is_complete:
+                return await read()
+            with anyio.move_on_after(_TRAILING_SECONDS):
+                return await read()
+        except StopAsyncIteration:
+            return None
+        except ValueError as error:
+            self._fail(_UNREADABLE, error)
+        except Exception as error:
+            ours = self._errors.of_exception(error)
+            redact(error, stop)
+            if ours is None:
+                raise
+            if isinstance(ours, ChatClientError) and ours.status_code is not None:
+                self._has_ended, self._failure = True, ours
+            else:
+                self._fail("broke off", error)
+        return None
+
+
+@final
+class SSESource(UpdateSource):
+    """Updates out of a `text/event-stream`."""
+
+    def __init__(
+        self, open: Callable[[], Awaitable[HTTPAnswer]], parser: StreamParser, errors: Errors
+    ) -> None:
+        """Make a source.
+
+        Args:
+            open: Sends the request; awaited once, at the first read. The body is unread.
+            parser: What the events mean.
+            errors: Makes the errors of this request.
+        """
+        super().__init__(parser, errors)
+        self._open = open
+        self._answer: HTTPAnswer | None = None
+        self._bytes: AsyncGenerator[bytes, None] | None = None
+        self._decoder = SSEDecoder()
+
+    async def _open_answer(self) -> None:
+        with self._errors.translating():
+            answer = await self._open()
+        self._answer = answer
+        self._headers = answer.headers
+        self._bytes = answer.aiter_bytes()
+        # Some servers name no type at all; whether it is a stream then shows at its end.
+        content_type = answer.headers.get("content-type", "text/event-stream")
+        if not content_type.lower().startswith("text/event-stream"):
+            await self._refuse(content_type)
+
+    async def _refuse(self, content_type: str) -> None:
+        """Find out what came instead of an event stream."""
+        body = bytearray()
+        with anyio.move_on_after(_TRAILING_SECONDS):
+            while len(body) < _REFUSAL_BYTES:
+                piece = await self._step(self._next_piece)
+                if piece is None:
+                    break
+                body += piece
+        self._has_ended = True
+        try:
+            decoded = json.loads(body)
+        except ValueError:
+            decoded = None
+        if holds_error(decoded):
+            self._failure = self._errors.of_answer(status=200, headers=self._headers, body=decoded)
+        elif self._failure is None:
+            self._fail(f"came as {content_type.partition(';')[0]} instead of an event stream", None)
+
+    async def _next_piece(self) -> bytes:
+        return await anext(cast("AsyncGenerator[bytes, None]", self._bytes))
+
+    async def _read_on(self) -> None:
+        piece = await self._step(self._next_piece)
+        if piece is not None:
+            self._decode(piece)
+        elif not self._has_ended:
+            self._end()
+
+    def _decode(self, piece: bytes) -> None:
+        try:
+            events = self._decoder.feed(piece)
+        except UnicodeDecodeError as error:
+            self._fail("is not UTF-8", error)
+            return
+        for event, data in events:
+            self._take(self._parser.feed, event, data)
+            if self._parser.is_terminal:
+                self._has_ended = True
+            if self._has_ended:
+                break
+
+    async def _close_answer(self) -> None:
+        answer, self._answer = self._answer, None
+        pieces, self._bytes = self._bytes, None
+        if answer is None or pieces is None:
+            return
+        try:
+            if self._parser.is_terminal and answer.http_version == "HTTP/1.1":
+                await self._drain(pieces)
+        finally:
+            try:
+                await pieces.aclose()
+            finally:
+                await answer.aclose()
+
+    async def _drain(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        try:
+            with anyio.move_on_after(_DRAIN_SECONDS):
+                async for _ in pieces:
+                    # Also a body that is all there already must not outlast the limit.
+                    await anyio.lowlevel.checkpoint()
+        except Exception as error:  # noqa: BLE001  # the answer is complete whatever happens now
+            _log.debug("adapters.drain_failed %s", type(error).__name__)
+
+
+@final
+class SDKSource(UpdateSource):
+    """Updates out of an SDK's own iteration. Sees no terminal marker that the SDK swallows."""
+
+    def __init__(
+        self, open: Callable[[], Awaitable[SDKStream]], parser: StreamParser, errors: Errors
+    ) -> None:
+        """Make a source.
+
+        Args:
+            open: Sends the request; awaited once, at the first read.
+            parser: What the events mean.
+            errors: Makes the errors of this request.
+        """
+        super().__init__(parser, errors)
+        self._open = open
+        self._stream: SDKStream | None = None
+        self._objects: AsyncIterator[Any] | None = None
+
+    async def _open_answer(self) -> None:
+        with self._errors.translating():
+            self._stream = await self._open()
+        # A double in a test, or a transport of one's own, may have no response.
+        response = getattr(self._stream, "response", None)
+        self._headers = getattr(response, "headers", None) or {}
+        self._objects = aiter(self._stream)
+
+    async def _read_on(self) -> None:
+        item = await self._step(self._next_object)
+        if item is not None:
+            self._take(self._parser.feed_object, item)
+            self._has_ended = self._has_ended or self._parser.is_terminal
+        elif not self._has_ended:
+            self._end()
+
+    async def _next_object(self) -> Mapping[str, Any]:
+        item = await anext(cast("AsyncIterator[Any]", self._objects))
+        return cast("Mapping[str, Any]", item.to_dict() if hasattr(item, "to_dict") else item)
+
+    async def _close_answer(self) -> None:
+        stream, self._stream = self._stream, None
+        objects, self._objects = self._objects, None
+        if stream is None:
+            return
+        try:
+            if isinstance(objects, AsyncGenerator):
+                await objects.aclose()
+        finally:
+            await stream.close()

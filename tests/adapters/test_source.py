@@ -1,0 +1,327 @@
+"""Reading one answer as a source of updates."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from chatrouting.adapters._errors import Errors
+from chatrouting.adapters._source import SDKSource, SSESource
+from chatrouting.errors import (
+    APIConnectionError,
+    OverloadedError,
+    RateLimitError,
+    StreamInterruptedError,
+)
+from chatrouting.failure import FailureKind
+from chatrouting.responses import ChatResponseUpdate
+
+ERRORS = Errors("openai", "gpt-x")
+SSE = {"content-type": "text/event-stream; charset=utf-8", "x-request-id": "r", "retry-after": "1"}
+
+
+class Parser:
+    """Data is text; "end" completes, "stop" is terminal."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self.is_terminal = False
+
+    def feed(self, event: str, data: str) -> Sequence[ChatResponseUpdate]:
+        if event == "error":
+            raise OverloadedError(data)
+        if data == "junk":
+            raise ValueError(data)
+        self.is_terminal = data == "stop"
+        self.is_complete = self.is_complete or data in ("end", "stop")
+        return [ChatResponseUpdate(data)]
+
+    def feed_object(self, data: Mapping[str, Any]) -> Sequence[ChatResponseUpdate]:
+        return self.feed(data.get("event", ""), data["data"])
+
+
+class Answer:
+    """An HTTP answer out of pieces: bytes, an exception, or None for a body kept open."""
+
+    http_version = "HTTP/1.1"
+
+    def __init__(self, *pieces: bytes | Exception | None, headers: dict[str, str] = SSE) -> None:
+        self.headers = headers
+        self.pieces = list(pieces)
+        self.closed = 0
+
+    async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+        while self.pieces:
+            piece = self.pieces.pop(0)
+            if piece is None:
+                await anyio.sleep_forever()
+            elif isinstance(piece, Exception):
+                raise piece
+            else:
+                yield piece
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def source(answer: Answer) -> SSESource:
+    async def send() -> Answer:
+        return answer
+
+    return SSESource(send, Parser(), ERRORS)
+
+
+async def texts(stream: SSESource | SDKSource) -> list[str]:
+    return [update.text async for update in stream]
+
+
+async def test_updates_of_one_read_are_ready_without_waiting(anyio_backend):
+    stream = source(Answer(b"data: a\n\ndata: b\n\nda", b"ta: stop\n\n"))
+    assert stream.take_ready() is None
+    first = await anext(stream)
+    second = stream.take_ready()
+    assert (first.text, second and second.text) == ("a", "b")
+    assert stream.take_ready() is None
+    assert await texts(stream) == ["stop"]
+    await stream.aclose()
+
+
+async def test_the_first_update_carries_the_rate_limit_headers(anyio_backend):
+    stream = source(Answer(b"data: a\n\ndata: stop\n\n"))
+    updates = [update async for update in stream]
+    assert [update.rate_limit_headers for update in updates] == [{"retry-after": "1"}, None]
+    await stream.aclose()
+
+
+async def test_reading_stops_at_the_terminal_event_and_the_rest_is_drained(anyio_backend):
+    answer = Answer(b"data: stop\n\ndata: more\n\n", b": rest\n\n")
+    stream = source(answer)
+    assert await texts(stream) == ["stop"]
+    assert answer.pieces == [b": rest\n\n"]
+    await stream.aclose()
+    assert answer.pieces == []
+    await stream.aclose()
+    assert answer.closed == 1
+
+
+async def test_a_body_kept_open_after_the_terminal_event_costs_a_tenth_of_a_second(anyio_backend):
+    answer = Answer(b"data: stop\n\n", None)
+    stream = source(answer)
+    assert await texts(stream) == ["stop"]
+    with anyio.fail_after(1):
+        await stream.aclose()
+    assert answer.closed == 1
+
+
+async def test_a_failing_drain_is_no_failure(anyio_backend):
+    stream = source(Answer(b"data: stop\n\n", httpx2.ReadError("x")))
+    assert await texts(stream) == ["stop"]
+    await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param([], id="end of the body"),
+        pytest.param([httpx2.RemoteProtocolError("x")], id="cut"),
+        pytest.param([b"data: junk\n\n"], id="junk"),
+        pytest.param([None], id="kept open"),
+    ],
+)
+async def test_after_a_complete_answer_nothing_is_a_failure(anyio_backend, rest):
+    """Complete is what has its finish; a missing terminal event is accepted."""
+    stream = source(Answer(b"data: a\n\ndata: end\n\n", *rest))
+    assert await texts(stream) == ["a", "end"]
+    await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    ("rest", "kind"),
+    [
+        pytest.param([], FailureKind.CONNECTION, id="clean end"),
+        pytest.param([b"data: stop"], FailureKind.CONNECTION, id="half an event"),
+        pytest.param([httpx2.RemoteProtocolError("x")], FailureKind.CONNECTION, id="cut"),
+        pytest.param([httpx2.ReadTimeout("x")], FailureKind.TIMEOUT, id="stall"),
+        pytest.param([b"data: junk\n\n"], FailureKind.CONNECTION, id="malformed event"),
+        pytest.param([b"data: \xff\n\n"], FailureKind.CONNECTION, id="not UTF-8"),
+    ],
+)
+async def test_a_stream_without_its_end_is_interrupted(anyio_backend, rest, kind):
+    """[BR-01] What came before is handed out; then the error, and again if asked again."""
+    stream = source(Answer(b"data: a\n\n", *rest))
+    assert (await anext(stream)).text == "a"
+    with pytest.raises(StreamInterruptedError) as caught:
+        await anext(stream)
+    assert caught.value.kind is kind
+    assert (caught.value.request_id, caught.value.model) == ("r", "gpt-x")
+    with pytest.raises(StreamInterruptedError):
+        await anext(stream)
+    await stream.aclose()
+
+
+async def test_an_error_event_comes_after_what_was_read_with_it(anyio_backend):
+    """[BR-02] [BR-13] The error has the request's id although its event has none."""
+    stream = source(Answer(b"data: a\n\nevent: error\ndata: busy\n\ndata: b\n\n"))
+    assert (await anext(stream)).text == "a"
+    with pytest.raises(OverloadedError, match="busy") as caught:
+        await anext(stream)
+    assert caught.value.request_id == "r"
+    assert caught.value.rate_limit_headers == {"retry-after": "1"}
+    await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    ("headers", "pieces", "error_class", "words"),
+    [
+        pytest.param(
+            {"content-type": "text/html; charset=utf-8"},
+            [b"<html>"],
+            StreamInterruptedError,
+            "came as text/html instead of an event stream",
+            id="HTML",
+        ),
+        pytest.param(
+            {"content-type": "application/json"},
+            [b'{"error": {"code": "rate_limit', b'_exceeded"}}'],
+            RateLimitError,
+            "rate_limit_exceeded",
+            id="error object",
+        ),
+        pytest.param(
+            {"content-type": "application/json"},
+            [b"[]"],
+            StreamInterruptedError,
+            "came as application/json",
+            id="empty list",
+        ),
+        pytest.param(
+            {"content-type": "text/html"},
+            [b"x" * 20_000, b"y"],
+            StreamInterruptedError,
+            "came as text/html",
+            id="endless",
+        ),
+        pytest.param(
+            {"content-type": "text/html"},
+            [httpx2.ReadError("x")],
+            StreamInterruptedError,
+            "broke off",
+            id="cut",
+        ),
+        pytest.param({}, [b"<html>"], StreamInterruptedError, "ended before", id="no type at all"),
+    ],
+)
+async def test_what_is_no_event_stream_is_an_error(
+    anyio_backend, headers, pieces, error_class, words
+):
+    stream = source(Answer(*pieces, headers=headers))
+    with pytest.raises(error_class, match=words):
+        await anext(stream)
+    await stream.aclose()
+
+
+async def test_a_failing_request_is_translated(anyio_backend):
+    async def send() -> Answer:
+        raise httpx2.ConnectError("refused")
+
+    stream = SSESource(send, Parser(), ERRORS)
+    with pytest.raises(APIConnectionError):
+        await anext(stream)
+    await stream.aclose()
+
+
+async def test_a_bug_of_somebody_else_goes_through(anyio_backend):
+    stream = source(Answer(b"data: a\n\n", KeyError("x")))
+    assert (await anext(stream)).text == "a"
+    with pytest.raises(KeyError):
+        await anext(stream)
+    await stream.aclose()
+
+
+async def test_closed_before_it_is_read_it_sends_nothing(anyio_backend):
+    opened: list[bool] = []
+
+    async def send() -> Answer:
+        opened.append(True)
+        return Answer()
+
+    stream = SSESource(send, Parser(), ERRORS)
+    await stream.aclose()
+    assert await texts(stream) == []
+    assert opened == []
+
+
+async def test_an_early_close_closes_the_answer(anyio_backend):
+    answer = Answer(b"data: a\n\n", None)
+    stream = source(answer)
+    assert (await anext(stream)).text == "a"
+    await stream.aclose()
+    assert answer.closed == 1
+
+
+class SDKStream:
+    """An SDK's stream of objects, as far as the source uses it."""
+
+    def __init__(self, *items: Any) -> None:
+        self.items = list(items)
+        self.closed = 0
+
+    async def __aiter__(self) -> AsyncGenerator[Any, None]:
+        for item in self.items:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class Item:
+    """An object of an SDK that turns into a mapping."""
+
+    def __init__(self, data: str) -> None:
+        self.data = data
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"data": self.data}
+
+
+def sdk_source(stream: SDKStream) -> SDKSource:
+    async def send() -> SDKStream:
+        return stream
+
+    return SDKSource(send, Parser(), ERRORS)
+
+
+async def test_objects_of_an_sdk_are_updates_too(anyio_backend):
+    inner = SDKStream(Item("a"), {"data": "stop"}, Item("never"))
+    stream = sdk_source(inner)
+    assert await texts(stream) == ["a", "stop"]
+    await stream.aclose()
+    await stream.aclose()
+    assert inner.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("items", "error_class"),
+    [
+        pytest.param([], StreamInterruptedError, id="clean end"),
+        pytest.param([httpx2.ReadError("x")], StreamInterruptedError, id="cut"),
+        pytest.param([ValueError("x")], StreamInterruptedError, id="malformed"),
+        pytest.param([{"event": "error", "data": "busy"}], OverloadedError, id="error event"),
+        pytest.param([OverloadedError("x", status_code=200)], OverloadedError, id="ours"),
+    ],
+)
+async def test_an_sdk_that_ends_early_is_judged_alike(anyio_backend, items, error_class):
+    stream = sdk_source(SDKStream(Item("a"), *items))
+    assert (await anext(stream)).text == "a"
+    with pytest.raises(error_class):
+        await anext(stream)
+    await stream.aclose()
+
+
+async def test_an_sdk_stream_never_opened_is_not_closed(anyio_backend):
+    stream = sdk_source(SDKStream())
+    await stream.aclose()
