@@ -1,0 +1,272 @@
+"""An answer of the Messages API as updates: one reader for streams and for whole messages.
+
+A whole message is read as the events that would have streamed it, so both modes understand the same
+things. Lenient: unknown events and deltas mean nothing, a block that was not begun begins with its
+first delta, one that was not ended ends with the message.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast, final
+
+from chatrouting.adapters._anthropic_inbound import (
+    CallNames,
+    Json,
+    Seam,
+    as_object,
+    as_text,
+    finish_reason,
+    properties,
+    refusal,
+    usage,
+)
+from chatrouting.adapters._anthropic_raw import keep
+from chatrouting.contents import Content, ReasoningContent, TextContent, ToolCallContent
+from chatrouting.messages import Role
+from chatrouting.responses import ChatResponse, ChatResponseUpdate
+
+#: What a block without a beginning is taken for.
+_KINDS: Final[Mapping[str, str]] = {
+    "text_delta": "text",
+    "citations_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+}
+
+
+def read_message(message: Json, *, origin: str, trimmed: str) -> ChatResponse:
+    """Read a whole message.
+
+    Args:
+        message: The decoded body.
+        origin: Who issues its reasoning.
+        trimmed: White space taken from the text that it goes on from.
+    """
+    reader = EventReader(origin=origin, trimmed=trimmed)
+    updates = [update for event in _events(message) for update in reader.read(event)]
+    return ChatResponse.from_updates(updates)
+
+
+def _events(message: Json) -> Iterator[Json]:
+    yield {"type": "message_start", "message": message}
+    for index, block in enumerate(cast("list[object]", message.get("content") or [])):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": message, "usage": message.get("usage")}
+
+
+class _Block:
+    """A block under way."""
+
+    __slots__ = ("call_id", "citations", "kind", "pieces", "signature", "start")
+
+    def __init__(self, start: Json, names: CallNames) -> None:
+        self.start = start
+        self.kind = as_text(start.get("type"))
+        self.call_id = names.of(start.get("id")) if self.kind == "tool_use" else ""
+        self.pieces: list[str] = []
+        self.signature = as_text(start.get("signature"))
+        self.citations: list[Any] = []
+
+    def whole(self) -> Json:
+        """Return the block as it stands in a whole message."""
+        if self.kind == "thinking":
+            text = as_text(self.start.get("thinking")) + "".join(self.pieces)
+            return {"type": "thinking", "thinking": text, "signature": self.signature}
+        if self.kind == "text" and (self.pieces or self.citations):
+            text = as_text(self.start.get("text")) + "".join(self.pieces)
+            citations = [*(self.start.get("citations") or ()), *self.citations]
+            return {**self.start, "text": text, "citations": citations or None}
+        if self.pieces:
+            return {**self.start, "input": _parsed("".join(self.pieces))}
+        return self.start
+
+
+def _parsed(raw: str) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return {}
+
+
+def _written(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments, ensure_ascii=False) if arguments else "{}"
+
+
+@final
+class EventReader:
+    """Reads the events of one message. Anything but an error event: those are not for it.
+
+    Attributes:
+        has_ended: `message_stop` was read, nothing follows.
+        has_finished: The reason of the end was read; a body that ends now is whole.
+    """
+
+    def __init__(self, *, origin: str, trimmed: str) -> None:
+        self.has_ended = False
+        self.has_finished = False
+        self._origin = origin
+        self._seam = Seam(trimmed)
+        self._names = CallNames()
+        self._facts: dict[str, Any] = {}
+        self._counts: dict[str, Any] = {}
+        self._blocks: dict[int, _Block] = {}
+        self._closed: list[Json] = []
+        self._readers = {
+            "message_start": self._start,
+            "content_block_start": self._start_block,
+            "content_block_delta": self._delta,
+            "content_block_stop": self._stop_block,
+            "message_delta": self._finish,
+            "message_stop": self._stop,
+        }
+
+    def read(self, event: Json, name: str = "") -> list[ChatResponseUpdate]:
+        """Return the updates that an event makes, often none or one.
+
+        Args:
+            event: The decoded data.
+            name: The name in front of the data, for data that does not say its type.
+        """
+        reader = self._readers.get(as_text(event.get("type")) or name)
+        return [] if reader is None else reader(event)
+
+    def _start(self, event: Json) -> list[ChatResponseUpdate]:
+        message = as_object(event.get("message"))
+        message_id = as_text(message.get("id")) or None
+        model = as_text(message.get("model")) or None
+        self._facts = {"message_id": message_id, "response_id": message_id, "model": model}
+        self._count(message)
+        return [ChatResponseUpdate(role=Role.ASSISTANT, usage=usage(self._counts), **self._facts)]
+
+    def _count(self, event: Json) -> None:
+        # Counts are cumulative: a later one replaces, it is never added.
+        for name, value in as_object(event.get("usage")).items():
+            if value is not None:
+                self._counts[name] = value
+
+    def _update(self, *contents: Content) -> list[ChatResponseUpdate]:
+        return [ChatResponseUpdate(contents, **self._facts)]
+
+    def _start_block(self, event: Json) -> list[ChatResponseUpdate]:
+        index = event.get("index")
+        start = as_object(event.get("content_block"))
+        unnamed = len(self._closed) + len(self._blocks)
+        block = self._open(index if isinstance(index, int) else unnamed, start)
+        if block.kind == "text":
+            return self._say(as_text(start.get("text")))
+        if block.kind == "thinking":
+            return self._think(as_text(start.get("thinking")))
+        if block.kind == "redacted_thinking":
+            data = as_text(start.get("data"))
+            return self._update(ReasoningContent("", data, self._origin, is_redacted=True))
+        if block.kind == "tool_use":
+            name = as_text(start.get("name"))
+            return self._update(ToolCallContent(block.call_id, name, {}, ""))
+        return []
+
+    def _open(self, index: int, start: Json) -> _Block:
+        block = self._blocks[index] = _Block(start, self._names)
+        return block
+
+    def _delta(self, event: Json) -> list[ChatResponseUpdate]:
+        delta = as_object(event.get("delta"))
+        kind = as_text(delta.get("type"))
+        block = self._block(event.get("index"), kind)
+        if block is None:
+            return []
+        if kind == "text_delta":
+            text = as_text(delta.get("text"))
+            block.pieces.append(text)
+            return self._say(text)
+        if kind == "thinking_delta":
+            text = as_text(delta.get("thinking"))
+            block.pieces.append(text)
+            return self._think(text)
+        if kind == "input_json_delta":
+            return self._argue(block, as_text(delta.get("partial_json")))
+        if kind == "signature_delta":
+            block.signature += as_text(delta.get("signature"))
+        elif kind == "citations_delta" and delta.get("citation") is not None:
+            block.citations.append(delta["citation"])
+        return []
+
+    def _block(self, index: object, kind: str) -> _Block | None:
+        """Find the block of a delta: the one named, else the last one, else a new one."""
+        if isinstance(index, int) and index in self._blocks:
+            return self._blocks[index]
+        if index is None and self._blocks:
+            return self._blocks[next(reversed(self._blocks))]
+        if kind not in _KINDS:
+            return None
+        return self._open(index if isinstance(index, int) else 0, {"type": _KINDS[kind]})
+
+    def _say(self, text: str) -> list[ChatResponseUpdate]:
+        text = self._seam.take(text)
+        return self._update(TextContent(text)) if text else []
+
+    def _think(self, text: str) -> list[ChatResponseUpdate]:
+        return self._update(ReasoningContent(text, None, self._origin)) if text else []
+
+    def _argue(self, block: _Block, raw: str) -> list[ChatResponseUpdate]:
+        if not raw:
+            return []
+        block.pieces.append(raw)
+        # The input of a server's tool is streamed too, but is not ours to answer.
+        return self._update(ToolCallContent(block.call_id, "", {}, raw)) if block.call_id else []
+
+    def _stop_block(self, event: Json) -> list[ChatResponseUpdate]:
+        index = event.get("index")
+        if not isinstance(index, int):
+            index = next(reversed(self._blocks), 0)
+        block = self._blocks.pop(index, None)
+        return [] if block is None else self._close(block)
+
+    def _close(self, block: _Block) -> list[ChatResponseUpdate]:
+        self._closed.append(block.whole())
+        if block.kind == "text":
+            text = self._seam.take("", is_last=True)
+            return self._update(TextContent(text)) if text else []
+        if block.kind == "thinking" and block.signature:
+            return self._update(ReasoningContent("", block.signature, self._origin))
+        if block.kind == "tool_use" and not block.pieces:
+            raw = _written(block.start.get("input"))
+            return self._update(ToolCallContent(block.call_id, "", {}, raw))
+        return []
+
+    def _finish(self, event: Json) -> list[ChatResponseUpdate]:
+        delta = as_object(event.get("delta"))
+        updates: list[ChatResponseUpdate] = []
+        reason = finish_reason(delta.get("stop_reason"))
+        if reason is not None:
+            self.has_finished = True
+            updates += self._close_all()
+        self._count(event)
+        updates += self._rest(refusal(delta))
+        updates.append(
+            ChatResponseUpdate(
+                response_id=self._facts.get("response_id"),
+                model=self._facts.get("model"),
+                finish_reason=reason,
+                usage=usage(self._counts),
+                additional_properties=properties(delta, self._counts),
+            )
+        )
+        return updates
+
+    def _close_all(self) -> list[ChatResponseUpdate]:
+        updates = [update for block in self._blocks.values() for update in self._close(block)]
+        self._blocks.clear()
+        return updates
+
+    def _rest(self, contents: tuple[Content, ...]) -> list[ChatResponseUpdate]:
+        kept = keep(self._closed, self._origin)
+        if not contents and kept is None:
+            return []
+        return [ChatResponseUpdate(contents, additional_properties=kept, **self._facts)]
+
+    def _stop(self, event: Json) -> list[ChatResponseUpdate]:  # noqa: ARG002
+        self.has_ended = True
+        return self._close_all()
