@@ -9,7 +9,7 @@ cancelled if an enclosing anyio scope is (its effective deadline is then minus i
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -59,7 +59,8 @@ def is_caller_cancelled(baseline: int) -> bool:
 def is_cancellation(error: BaseException) -> bool:
     """Say whether `error` is the running loop's cancellation, or a group that holds one."""
     if isinstance(error, BaseExceptionGroup):
-        return any(is_cancellation(inner) for inner in error.exceptions)
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return any(is_cancellation(inner) for inner in group.exceptions)
     return isinstance(error, anyio.get_cancelled_exc_class())
 
 

@@ -13,7 +13,8 @@ import anyio
 
 from chatrouting import _cancellation
 from chatrouting._layers import StreamTimer
-from chatrouting.errors import APIConnectionError, ChatClientError
+from chatrouting._limits import LimitExpired, run_within
+from chatrouting.errors import APIConnectionError
 from chatrouting.responses import ChatResponseUpdate
 from chatrouting.scope import CLOSING_LIMIT, RequestScope, leave
 
@@ -25,7 +26,7 @@ _TIMED_OUT: Final = f"closing a stream took more than {CLOSING_LIMIT} s."
 class LimitReachedError(Exception):
     """A limit of time ran out: carries what each side of its layer is told."""
 
-    def __init__(self, index: int, error: ChatClientError, cancellation: BaseException) -> None:
+    def __init__(self, index: int, error: BaseException, cancellation: BaseException) -> None:
         super().__init__(index)
         self.index = index
         self.error = error
@@ -38,13 +39,14 @@ class StreamSource:
 
     Attributes:
         waited: Seconds waited so far, by `clock`.
+        closing: Seconds that closing took, by `clock`.
         clock: What waiting is measured with.
         timers: Limits of the layers, inside first.
         scope: Surroundings for an iterator that may call routers itself.
         take_ready: The iterator's own, None if it has none or is not prepared.
     """
 
-    __slots__ = ("_iterator", "clock", "scope", "take_ready", "timers", "waited")
+    __slots__ = ("_iterator", "clock", "closing", "scope", "take_ready", "timers", "waited")
 
     def __init__(self, iterator: AsyncIterator[ChatResponseUpdate]) -> None:
         if iterator is None or isinstance(iterator, CoroutineType):
@@ -52,6 +54,7 @@ class StreamSource:
         self._iterator: AsyncIterator[ChatResponseUpdate] | None = iterator
         self.take_ready: TakeReady | None = None
         self.waited = 0.0
+        self.closing = 0.0
         self.clock: Callable[[], float] = time.perf_counter
         self.timers: list[StreamTimer] = []
         self.scope: RequestScope | None = None
@@ -104,32 +107,15 @@ class StreamSource:
             return await iterator.__anext__()
         # On a tie the first one wins, which is the innermost.
         left, kind, timer = min(limits, key=lambda limit: limit[0])
-        stopped: BaseException | None = None
-        scope = anyio.CancelScope(deadline=now + left)
         try:
-            with scope:
-                try:
-                    return await iterator.__anext__()
-                except BaseException as error:
-                    stopped = error
-                    raise
-        except Exception as error:
-            expired = scope.cancel_called and not isinstance(error, StopAsyncIteration)
-            if not expired or _cancellation.is_caller_cancelled(baseline):
-                raise
-            # The client turned our cancellation into an error of its own.
-            limit_error = timer.error(kind)
-            limit_error.__cause__ = error
-            raise LimitReachedError(timer.index, limit_error, error) from None
+            return await run_within(now + left, iterator.__anext__, baseline)
+        except LimitExpired as expired:
+            error = expired.caused(timer.error(kind))
+            raise LimitReachedError(timer.index, error, expired.stopped) from None
         finally:
             waited = anyio.current_time() - now
             for each in self.timers:
                 each.waited(waited)
-        if _cancellation.is_caller_cancelled(baseline):
-            await _cancellation.deliver_cancellation()
-        raise LimitReachedError(
-            timer.index, timer.error(kind), cast("BaseException", stopped)
-        ) from None
 
     async def close(self) -> BaseException | None:
         """Close the iterator once, shielded for at most 2 s; return what that raised."""
@@ -139,6 +125,7 @@ class StreamSource:
         if close is None or has_ended:
             return None
         token = None if self.scope is None else self.scope.enter()
+        started = self.clock()
         try:
             limit = anyio.current_time() + CLOSING_LIMIT
             with anyio.CancelScope(deadline=limit, shield=True) as scope:
@@ -146,6 +133,7 @@ class StreamSource:
         except BaseException as error:  # noqa: BLE001  # the caller weighs it
             return error
         finally:
+            self.closing += self.clock() - started
             if token is not None:
                 leave(token)
         return TimeoutError(_TIMED_OUT) if scope.cancelled_caught else None

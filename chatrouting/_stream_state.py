@@ -111,7 +111,7 @@ class Ending:
             self.close_error = close_error
             logger.warning("stream.close_failed", exc_info=close_error)
         else:
-            self.error.add_note(f"closing the stream failed as well: {close_error!r}")
+            self.error.add_note(f"closing the stream failed as well: {type(close_error).__name__}.")
 
 
 def closed_error(state: StreamState) -> StreamClosedError:

@@ -128,7 +128,7 @@ Content: TypeAlias = (
     | ToolResultContent
 )
 
-ContentsInput: TypeAlias = "str | Content | Iterable[Content | str]"
+ContentsInput: TypeAlias = str | Content | Iterable[Content | str]
 
 _CONTENT_TYPES = (
     TextContent,

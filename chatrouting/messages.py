@@ -83,7 +83,7 @@ class ChatMessage:
 
 
 MessagesInput: TypeAlias = (
-    "str | ChatMessage | Mapping[str, Any] | Iterable[ChatMessage | Mapping[str, Any] | str]"
+    str | ChatMessage | Mapping[str, Any] | Iterable[ChatMessage | Mapping[str, Any] | str]
 )
 
 
@@ -163,12 +163,12 @@ def _parts(value: object) -> tuple[Content, ...]:
         raise TypeError(
             f"'content' is {type(value).__name__}; expected text, None or a list of parts."
         )
-    return tuple(_part(item) for item in cast("Iterable[object]", value))
+    return tuple(_part(item) for item in cast("Iterable[Any]", value))
 
 
-def _part(value: object) -> Content:
+def _part(value: Any) -> Content:
     if not isinstance(value, Mapping):
-        return as_contents(cast("Any", value))[0]
+        return as_contents([value])[0]
     part = cast("Mapping[str, Any]", value)
     kind = str(part.get("type"))
     reader = _READERS.get(kind)
@@ -203,8 +203,8 @@ def _text(part: Mapping[str, Any]) -> Content:
 
 
 def _image_url(part: Mapping[str, Any]) -> Content:
-    image = part["image_url"]
-    return _from_url(str(image["url"] if isinstance(image, Mapping) else image), "image/*")
+    image: Any = part["image_url"]
+    return _from_url(image if isinstance(image, str) else str(image["url"]), "image/*")
 
 
 def _source(part: Mapping[str, Any]) -> Content:

@@ -15,6 +15,7 @@ from chatrouting.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chatrouting.attempt import RoutingAttempt
+    from chatrouting.routing.context import RoutingContext
 
 #: Routers inside routers; more means that a client is nested in itself.
 MAXIMUM_DEPTH: Final = 64
@@ -58,7 +59,7 @@ class RequestScope:
         *,
         request_id: str,
         attempt_id: str,
-        context: object,
+        context: "RoutingContext",
         parent: "RequestScope | None",
         deadline: float | None,
     ) -> None:

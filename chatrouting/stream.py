@@ -53,10 +53,10 @@ class ResponseStream:
         "_error",
         "_heir",
         "_open",
-        "_scope",
         "_source",
         "_stack",
         "_state",
+        "_surroundings",
         "_take_ready",
         "_timers",
         "_transcript",
@@ -98,7 +98,7 @@ class ResponseStream:
         self._source = source
         self._open = open
         self._take_ready: TakeReady | None = None
-        self._scope: RequestScope | None = None
+        self._surroundings: tuple[RequestScope, Callable[[], float]] | None = None
         #: What was read ahead, with the number of layers that have seen it.
         self._buffer: deque[tuple[ChatResponseUpdate, int]] = deque()
         self._stack = LayerStack(layer)
@@ -269,12 +269,17 @@ class ResponseStream:
         """What closing the source raised after a clean end; it has been logged."""
         return self._close_error
 
-    def surround(self, scope: RequestScope) -> None:
-        """Let a source that may call routers itself run in `scope`; the first one stays."""
-        if self._source is not None and self._source.scope is None:
-            self._source.scope = scope
-        elif self._scope is None:
-            self._scope = scope
+    @property
+    def closing(self) -> float:
+        """Seconds that closing the source took."""
+        return 0.0 if self._source is None else self._source.closing
+
+    def surround(self, scope: RequestScope, clock: Callable[[], float]) -> None:
+        """Let the source run in `scope` and be measured by `clock`; the first caller's stay."""
+        if self._source is None:
+            self._surroundings = self._surroundings or (scope, clock)
+        elif self._source.scope is None:
+            self._source.scope, self._source.clock = scope, clock
 
     def put_back(self, updates: Iterable[ChatResponseUpdate]) -> None:
         """Give back, in order, what a layer read ahead before it returns the stream."""
@@ -327,8 +332,8 @@ class ResponseStream:
         self._source = stream._source
         stream._state = StreamState.ADOPTED
         stream._heir = self
-        if self._scope is not None:
-            self.surround(self._scope)
+        if self._surroundings is not None:
+            self.surround(*self._surroundings)
         self._arrange(known)
 
     def _arrange(self, known: int) -> None:
@@ -375,7 +380,7 @@ class ResponseStream:
             if close_error is not None:
                 ending.weigh(close_error, self._transcript)
             scope = None if self._source is None else self._source.scope
-            await self._stack.tell(ending, scope or self._scope)
+            await self._stack.tell(ending, scope)
         finally:
             self._close_error = ending.close_error
             self._error = ending.error

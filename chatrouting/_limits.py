@@ -1,0 +1,59 @@
+"""One limit of time around one call of a client."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+import anyio
+
+from chatrouting import _cancellation
+
+T = TypeVar("T")
+
+
+class LimitExpired(Exception):  # noqa: N818  # a message between two functions, never an error
+    """The time was over. `stopped` is what the client raised then: a cancellation or an error."""
+
+    def __init__(self, stopped: BaseException) -> None:
+        super().__init__()
+        self.stopped = stopped
+
+    def caused(self, error: BaseException) -> BaseException:
+        """Return `error`, caused by what the client made of the cancellation, if it did."""
+        if isinstance(self.stopped, Exception):
+            error.__cause__ = self.stopped
+        return error
+
+
+async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline: int) -> T:
+    """Await `call` until `deadline`.
+
+    An answer that is there is returned, however late. Cancellation of the caller wins over the
+    limit.
+
+    Args:
+        deadline: Absolute time of the event loop's clock.
+        call: Awaited once.
+        baseline: What `cancel_baseline` gave at the start of the caller's call.
+
+    Raises:
+        LimitExpired: If the time was over first.
+        BaseException: What `call` raised by itself.
+    """
+    stopped: BaseException | None = None
+    scope = anyio.CancelScope(deadline=deadline)
+    try:
+        with scope:
+            try:
+                return await call()
+            except BaseException as error:
+                stopped = error
+                raise
+    except StopAsyncIteration:
+        raise
+    except Exception as error:
+        if not scope.cancel_called or _cancellation.is_caller_cancelled(baseline):
+            raise
+        raise LimitExpired(error) from error
+    if _cancellation.is_caller_cancelled(baseline):
+        await _cancellation.deliver_cancellation()
+    raise LimitExpired(cast("BaseException", stopped)) from None

@@ -1,0 +1,396 @@
+"""One call of a router: select, invoke, record, report; and again where that is allowed.
+
+The same loop serves both modes. Whole: an attempt ends with its response. Streaming: an attempt is
+invoked until its stream commits; then this object stays with the stream as its layer, and records
+the attempt when the stream ends.
+"""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar, final
+
+import anyio
+from typing_extensions import override
+
+from chatrouting import _cancellation
+from chatrouting._layers import StreamLayer
+from chatrouting._limits import LimitExpired, run_within
+from chatrouting._stream_source import cancelled_by_client
+from chatrouting.attempt import AttemptOutcome, RoutingAttempt
+from chatrouting.errors import NoClientSelectedError, RefusedLocallyError
+from chatrouting.messages import ChatMessage
+from chatrouting.options import ChatOptions
+from chatrouting.responses import ChatResponse, ChatResponseUpdate
+from chatrouting.routing import _reporting as reporting
+from chatrouting.routing._decision import Verdict, decide
+from chatrouting.routing._errors import annotate, annotate_policy_error, release_frames, with_cause
+from chatrouting.routing._running import RunningAttempt
+from chatrouting.routing._selecting import Target, resolve
+from chatrouting.routing._settings import CallSettings
+from chatrouting.routing._time_limits import (
+    limit_before_commit,
+    request_timeout,
+    set_limits_after_commit,
+)
+from chatrouting.routing.context import RoutingContext, Selected
+from chatrouting.scope import CLOSING_LIMIT, RequestScope, check_depth, current_scope, leave
+from chatrouting.stream import ResponseStream
+
+T = TypeVar("T")
+
+
+@final
+class RouterCall(StreamLayer):
+    """One request at one router, from its first selection to its end."""
+
+    def __init__(
+        self,
+        settings: CallSettings,
+        messages: tuple[ChatMessage, ...],
+        options: ChatOptions | None,
+        *,
+        is_streaming: bool,
+    ) -> None:
+        self._settings = settings
+        self._messages = messages
+        self._options = options
+        self._is_streaming = is_streaming
+        self._baseline = 0
+        self._counted = 0
+        self._attempt: RunningAttempt | None = None
+        self._caller_error: BaseException | None = None
+
+    # The two modes.
+
+    async def get_whole(self) -> ChatResponse:
+        """Run the request and return the response of the client that answered."""
+        response = await self._run(self._invoke_whole)
+        if self._parent is None:
+            response = response.with_attempts(self._context.attempts)
+        try:
+            await reporting.report_end(self._settings, self._context, None)
+        finally:
+            self._release(None)
+        return response
+
+    async def open(self) -> ResponseStream:
+        """Run the request up to the commit and return the stream of the client that answers."""
+        stream = await self._run(self._invoke_stream)
+        self._release(None)
+        return stream
+
+    async def _run(self, invoke: "Callable[[RunningAttempt], Awaitable[T]]") -> T:
+        self._caller_error = sys.exception()
+        self._begin()
+        try:
+            self._baseline = await _cancellation.cancel_baseline()
+            return await self._loop(invoke)
+        except GeneratorExit:  # the coroutine is thrown away: nothing can be awaited
+            raise
+        except BaseException as error:  # noqa: BLE001  # raised below
+            raised = await self._end_failed(error)
+        raise raised
+
+    def _begin(self) -> None:
+        parent = current_scope()
+        check_depth(parent)
+        self._parent = parent
+        self._call_id = os.urandom(8).hex()
+        self._context = context = RoutingContext(
+            self._messages,
+            self._options,
+            is_streaming=self._is_streaming,
+            request_id=self._call_id if parent is None else parent.request_id,
+            routes=self._settings.routes,
+            parent=None if parent is None else parent.context,
+        )
+        #: The deadline, where this router is the outermost and enforces it.
+        self._own_deadline: float | None = None
+        hints = context.options.routing
+        if parent is None and hints is not None and hints.timeout is not None:
+            self._own_deadline = anyio.current_time() + hints.timeout
+        self._deadline = self._own_deadline if parent is None else parent.deadline
+
+    async def _end_failed(self, error: BaseException) -> BaseException:
+        """Tell of the end of a request that raises, and return what it raises."""
+        if isinstance(error, Exception) and _cancellation.is_caller_cancelled(self._baseline):
+            try:
+                await _cancellation.deliver_cancellation()
+            except BaseException as cancellation:  # noqa: BLE001  # it wins over the error
+                error = cancellation
+        try:
+            if _cancellation.is_cancellation(error):
+                await self._shielded(partial(self._report_end, error))
+            else:
+                await self._report_end(error)
+        except BaseException as hook_error:  # noqa: BLE001  # raised by `_run`
+            error = with_cause(hook_error, error)
+        self._release(error)
+        return error
+
+    async def _report_end(self, error: BaseException | None) -> None:
+        await reporting.report_end(self._settings, self._context, error)
+
+    def _release(self, raised: BaseException | None) -> None:
+        attempts = self._context.attempts
+        if raised is not None or len(attempts) > 1:
+            release_frames((a.exception for a in attempts), raised, self._caller_error)
+
+    # The loop.
+
+    async def _loop(self, invoke: "Callable[[RunningAttempt], Awaitable[T]]") -> T:
+        while True:
+            target = await self._select()
+            self._attempt = attempt = self._begin_attempt(target)
+            try:
+                result = await self._invoke(attempt, invoke)
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001  # judged below
+                failed_with = error
+            else:
+                if isinstance(result, ChatResponse):
+                    record = attempt.record(AttemptOutcome.COMPLETED, usage=result.usage)
+                    self._context.add(record)
+                    await reporting.report(self._settings, self._context, record, True)
+                return result
+            await self._fail_or_go_on(attempt, failed_with)
+            # Between two attempts a cancellation gets its chance.
+            await _cancellation.deliver_cancellation()
+
+    def _begin_attempt(self, target: Target) -> RunningAttempt:
+        number = len(self._context.attempts) + 1
+        scope = RequestScope(
+            request_id=self._context.request_id,
+            attempt_id=f"{self._call_id}-{number}",
+            context=self._context,
+            parent=self._parent,
+            deadline=self._deadline,
+        )
+        return RunningAttempt(target, number, scope, self._settings.clock)
+
+    async def _fail_or_go_on(self, attempt: RunningAttempt, error: BaseException) -> None:
+        """Record and report a failed attempt; return if another client may be selected."""
+        outcome = self._outcome(error)
+        record = attempt.record(outcome, error)
+        self._context.add(record)
+        goes_on = self._goes_on(record)
+        if outcome is AttemptOutcome.CANCELLED:
+            await self._shielded(
+                partial(reporting.report, self._settings, self._context, record, True)
+            )
+            raise error
+        if goes_on:
+            reporting.log_failover(self._settings, record)
+        try:
+            await reporting.report(self._settings, self._context, record, not goes_on)
+        except BaseException as hook_error:
+            with_cause(hook_error, error)
+            raise
+        if not goes_on:
+            raise self._final_error(error)
+
+    def _outcome(self, error: BaseException) -> AttemptOutcome:
+        if _cancellation.is_foreign_cancellation(error, self._baseline):
+            return AttemptOutcome.FAILED
+        if not isinstance(error, Exception):
+            return AttemptOutcome.CANCELLED
+        if _cancellation.is_caller_cancelled(self._baseline):
+            return AttemptOutcome.CANCELLED
+        if isinstance(error, RefusedLocallyError):
+            return AttemptOutcome.REFUSED_LOCALLY
+        return AttemptOutcome.FAILED
+
+    def _goes_on(self, record: RoutingAttempt) -> bool:
+        failover = self._settings.failover
+        if failover is None:
+            return False
+        self._counted += record.outcome is not AttemptOutcome.REFUSED_LOCALLY
+        verdict = decide(
+            outcome=record.outcome,
+            error=record.exception,
+            is_committed=record.output_committed,
+            attempts_counted=self._counted,
+            maximum_attempts=failover.maximum_attempts,
+            is_over_time=self._deadline is not None and anyio.current_time() >= self._deadline,
+        )
+        if verdict is Verdict.STOP or not failover.may_select_again(self._context):
+            return False
+        if verdict is Verdict.GO_ON or failover.should_failover is None:
+            return True
+        try:
+            answer = failover.should_failover(self._context, record)
+        except Exception as policy_error:  # noqa: BLE001  # the attempt's error is raised instead
+            annotate_policy_error(record.exception, policy_error, self._context.request_id)
+            return False
+        return bool(answer)
+
+    def _final_error(self, current: BaseException | None) -> BaseException:
+        """Choose what the request raises: the last error of a provider, else the last refusal."""
+        chosen = current
+        if current is None or (
+            isinstance(current, RefusedLocallyError) and current.fallback_allowed is not False
+        ):
+            attempts = self._context.attempts
+            failures = [a.exception for a in attempts if a.outcome is AttemptOutcome.FAILED]
+            chosen = failures[-1] if failures else attempts[-1].exception
+        if chosen is None:  # an attempt that failed has an exception
+            raise AssertionError("a failed attempt without an exception")
+        if _cancellation.is_cancellation(chosen):
+            cause, chosen = chosen, cancelled_by_client()
+            chosen.__cause__ = cause
+        annotate(chosen, self._context.attempts, self._settings.name, self._context.request_id)
+        return chosen
+
+    # Selecting and invoking.
+
+    async def _select(self) -> Target:
+        context = self._context
+        previous = context.previous_attempt
+        try:
+            selecting: Any = self._settings.select(context)
+            is_ready = not hasattr(selecting, "__await__")
+            selected: Selected = selecting if is_ready else await self._await_selection(selecting)
+            target = resolve(selected, context, self._settings.routes)
+        except Exception as error:
+            with_cause(error, None if previous is None else previous.exception)
+            raise
+        if target is not None:
+            return target
+        if previous is not None:
+            raise self._final_error(None)
+        raise NoClientSelectedError(
+            "select_client returned None at the first selection; return a client, the name of a "
+            "route or a Selection."
+        )
+
+    async def _await_selection(self, selection: Awaitable[Selected]) -> Selected:
+        if self._own_deadline is None:
+            return await selection
+        try:
+            return await run_within(self._own_deadline, lambda: selection, self._baseline)
+        except LimitExpired as expired:
+            error = expired.caused(request_timeout("while a client was selected"))
+        raise error
+
+    async def _invoke(
+        self, attempt: RunningAttempt, invoke: "Callable[[RunningAttempt], Awaitable[T]]"
+    ) -> T:
+        limit = limit_before_commit(self._settings.failover, attempt, self._own_deadline)
+        token = attempt.scope.enter()
+        try:
+            if limit is None:
+                return await invoke(attempt)
+            try:
+                return await run_within(limit[0], partial(invoke, attempt), self._baseline)
+            except LimitExpired as expired:
+                error = expired.caused(limit[1]())
+            raise error
+        finally:
+            leave(token)
+
+    async def _invoke_whole(self, attempt: RunningAttempt) -> ChatResponse:
+        target = attempt.target
+        response = await target.client.get_response(target.messages, target.options)
+        if not isinstance(response, ChatResponse):
+            raise TypeError(
+                f"route {target.route!r} answered {type(response).__name__}; "
+                "get_response must return a ChatResponse."
+            )
+        return response
+
+    async def _invoke_stream(self, attempt: RunningAttempt) -> ResponseStream:
+        target = attempt.target
+        source = target.client.get_streaming_response(target.messages, target.options)
+        stream = source if isinstance(source, ResponseStream) else ResponseStream(source)
+        stream.surround(attempt.scope, self._settings.clock)
+        attempt.stream = stream
+        ahead: list[ChatResponseUpdate] = []
+        commits = self._settings.commits
+        while True:
+            try:
+                update = await stream.__anext__()
+            except StopAsyncIteration:
+                # Nothing is out yet: what spoilt the end may be mended by another client.
+                if stream.close_error is not None:
+                    raise stream.close_error from None
+                attempt.commit(has_update=False)
+                break
+            ahead.append(update)
+            if commits(update):
+                attempt.commit(has_update=True)
+                break
+        self.clock = self._settings.clock
+        self.deadline = self._own_deadline
+        set_limits_after_commit(
+            self,
+            self._settings.failover,
+            attempt,
+            has_output=any(each.has_output for each in ahead),
+        )
+        stream.put_back(ahead)
+        return stream
+
+    async def _shielded(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Await a hook on a cancelled request; whatever it does, the cancellation goes on."""
+        scope = self._attempt.scope if self._attempt is not None else self._parent
+        limit = anyio.current_time() + CLOSING_LIMIT if scope is None else scope.closing_deadline()
+        with anyio.CancelScope(deadline=limit, shield=True):
+            try:
+                await call()
+            except Exception:  # noqa: BLE001  # logged; nothing may replace the cancellation
+                reporting.logger.exception("routing.hook_failed while the request was cancelled")
+
+    # As a layer of the stream that was committed to.
+
+    @property
+    @override
+    def attempts(self) -> Sequence[RoutingAttempt]:
+        return self._context.attempts if hasattr(self, "_context") else ()
+
+    @override
+    def attach(self, stream: ResponseStream) -> None:
+        if self._attempt is not None:
+            self._attempt.attach(stream)
+
+    @override
+    async def on_end(self, error: BaseException | None) -> BaseException | None:
+        attempt = self._attempt
+        if attempt is None:
+            raise AssertionError("a stream without an attempt")
+        outcome, exception = self._outcome_of_stream(attempt, error)
+        record = attempt.record(outcome, exception)
+        self._context.add(record)
+        result = error
+        try:
+            await reporting.report(self._settings, self._context, record, True)
+        except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
+            result = with_cause(hook_error, exception)
+        if result is not None and result is exception:
+            annotate(result, self._context.attempts, self._settings.name, self._context.request_id)
+        ended_with = None if isinstance(result, GeneratorExit) else result
+        try:
+            await self._report_end(ended_with)
+        except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
+            result = with_cause(hook_error, ended_with)
+        self._release(result)
+        return result
+
+    def _outcome_of_stream(
+        self, attempt: RunningAttempt, error: BaseException | None
+    ) -> tuple[AttemptOutcome, BaseException | None]:
+        if error is None:
+            return AttemptOutcome.COMPLETED, None
+        if isinstance(error, GeneratorExit):
+            is_whole = attempt.stream is not None and attempt.stream.finish_reason is not None
+            return (AttemptOutcome.COMPLETED if is_whole else AttemptOutcome.ABANDONED), None
+        if isinstance(error, Exception):
+            return AttemptOutcome.FAILED, error
+        return AttemptOutcome.CANCELLED, error
+
+    @override
+    def on_dropped(self) -> None:
+        if self._attempt is not None:
+            self._attempt.scope.is_ended = True

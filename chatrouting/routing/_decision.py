@@ -1,0 +1,48 @@
+"""What follows from an attempt: the one decision, pure, for both modes."""
+
+from enum import Enum, auto
+
+from chatrouting.attempt import AttemptOutcome
+from chatrouting.errors import ConfigurationError, RefusedLocallyError, RequestTimeoutError
+
+
+class Verdict(Enum):
+    """What a router does after an attempt."""
+
+    STOP = auto()  #: No further selection: hand over the answer or raise.
+    GO_ON = auto()  #: Select again.
+    ASK = auto()  #: Select again if `should_failover` says so.
+
+
+def decide(
+    *,
+    outcome: AttemptOutcome,
+    error: BaseException | None,
+    is_committed: bool,
+    attempts_counted: int,
+    maximum_attempts: int | None,
+    is_over_time: bool,
+) -> Verdict:
+    """Decide whether another client may be selected.
+
+    Args:
+        outcome: How the attempt ended.
+        error: What it raised.
+        is_committed: Something was handed to the caller.
+        attempts_counted: Attempts so far that count against the limit: all but refusals.
+        maximum_attempts: The limit, None for none.
+        is_over_time: The deadline of the request has passed.
+    """
+    if is_committed or is_over_time:
+        return Verdict.STOP
+    if outcome is AttemptOutcome.REFUSED_LOCALLY:
+        # A refusal cost nothing and reached nobody: the walk goes on unless it forbids it.
+        refused = isinstance(error, RefusedLocallyError) and error.fallback_allowed is False
+        return Verdict.STOP if refused else Verdict.GO_ON
+    if outcome is not AttemptOutcome.FAILED:
+        return Verdict.STOP
+    if isinstance(error, ConfigurationError | RequestTimeoutError):
+        return Verdict.STOP
+    if maximum_attempts is not None and attempts_counted >= maximum_attempts:
+        return Verdict.STOP
+    return Verdict.ASK

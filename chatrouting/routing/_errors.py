@@ -1,0 +1,94 @@
+"""What a router does to exceptions: notes, causes, and giving up their frames."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from chatrouting.attempt import RoutingAttempt
+
+logger = logging.getLogger("chatrouting.routing")
+
+_MARK = "chatrouting request "
+_MOST_IN_NOTE = 10
+
+
+def with_cause(error: BaseException, cause: BaseException | None) -> BaseException:
+    """Chain an error of a policy to the attempt's error, unless it has a cause or is that error."""
+    if cause is not None and cause is not error and error.__cause__ is None:
+        error.__cause__ = cause
+    return error
+
+
+def annotate(
+    error: BaseException, attempts: Sequence[RoutingAttempt], router: str | None, request_id: str
+) -> None:
+    """Write the other attempts of one router call into a note of the error that is raised.
+
+    Notes that an earlier request left on the same exception object are taken away.
+    """
+    start = f"{_MARK}{request_id}"
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [note for note in notes if not note.startswith(_MARK) or note.startswith(start)]
+    raised = [attempt for attempt in attempts if attempt.exception is error][-1:]
+    others = [attempt for attempt in attempts if all(attempt is not each for each in raised)]
+    if not others:
+        return
+    where = f", router {router!r}" if router else ""
+    shown = "; ".join(_summary(attempt) for attempt in others[:_MOST_IN_NOTE])
+    more = f"; and {len(others) - _MOST_IN_NOTE} more" if len(others) > _MOST_IN_NOTE else ""
+    error.add_note(f"{start}{where}: other attempts: {shown}{more}.")
+
+
+def annotate_policy_error(
+    error: BaseException | None, policy_error: Exception, request_id: str
+) -> None:
+    """Say in a note, and in the log, that a policy failed while it judged `error`."""
+    name = type(policy_error).__name__
+    logger.error("routing.policy_failed error=%s", name, exc_info=policy_error)
+    if error is not None:
+        error.add_note(f"{_MARK}{request_id}: should_failover raised {name}, so there was none.")
+
+
+def _summary(attempt: RoutingAttempt) -> str:
+    kind = attempt.failure.kind.value if attempt.failure else attempt.outcome.value
+    status = getattr(attempt.exception, "status_code", None)
+    return f"route {attempt.route!r}: {kind}" + (f", status {status}" if status else "")
+
+
+def release_frames(
+    errors: Iterable[BaseException | None],
+    raised: BaseException | None,
+    caller: BaseException | None,
+) -> None:
+    """Take the tracebacks off exceptions that are kept, so that they keep no frames alive.
+
+    A traceback holds the frames it passed, and these hold messages and clients. Everything that
+    can be reached by cause, context and groups loses its traceback.
+
+    Args:
+        errors: The exceptions of the attempts.
+        raised: The exception that is on its way to the caller; it alone keeps its traceback.
+        caller: What the caller was handling when it called; it and what lies behind it is
+            not ours.
+    """
+    seen: set[int] = {id(caller)} if caller is not None else set()
+    pending = [error for error in errors if error is not None]
+    if raised is not None:
+        pending.append(raised)
+    while pending:
+        error = pending.pop()
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        if error is not raised:
+            error.__traceback__ = None
+        pending.extend(_behind(error))
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    if error.__cause__ is not None:
+        yield error.__cause__
+    if error.__context__ is not None:
+        yield error.__context__
+    if isinstance(error, BaseExceptionGroup):
+        yield from cast("BaseExceptionGroup[BaseException]", error).exceptions

@@ -1,0 +1,60 @@
+"""How a router, its listener and the log learn of attempts and ends."""
+
+import logging
+from collections.abc import Awaitable
+from typing import cast
+
+from chatrouting.attempt import RoutingAttempt
+from chatrouting.routing._settings import CallSettings
+from chatrouting.routing.context import RoutingContext
+
+logger = logging.getLogger("chatrouting.routing")
+
+
+async def report(
+    settings: CallSettings,
+    context: RoutingContext,
+    attempt: RoutingAttempt,
+    is_terminal: bool,  # noqa: FBT001  # handed through to hooks, which get it so
+) -> None:
+    """Tell the router's own hook, then the listener, whatever the hook did.
+
+    Raises:
+        BaseException: What the router's own hook raised. A listener's exception is logged.
+    """
+    try:
+        if settings.on_update is not None:
+            await settings.on_update(context, attempt, is_terminal)
+    finally:
+        if settings.listener is not None:
+            try:
+                told = settings.listener(context, attempt, is_terminal)
+                if hasattr(told, "__await__"):
+                    await cast("Awaitable[None]", told)
+            except Exception:
+                logger.exception("routing.listener_failed router=%s", settings.name)
+
+
+async def report_end(
+    settings: CallSettings, context: RoutingContext, exception: BaseException | None
+) -> None:
+    """Tell the router's own hook of the end of a request.
+
+    Raises:
+        BaseException: What the hook raised.
+    """
+    if settings.on_ended is not None:
+        await settings.on_ended(context, exception)
+
+
+def log_failover(settings: CallSettings, attempt: RoutingAttempt) -> None:
+    """Say that another client will be asked; never a word of the conversation."""
+    logger.warning(
+        "routing.failover router=%s route=%s number=%d kind=%s duration_seconds=%.3f request_id=%s",
+        settings.name,
+        attempt.route,
+        attempt.number,
+        attempt.failure.kind.value if attempt.failure else None,
+        attempt.duration,
+        attempt.request_id,
+    )

@@ -1,0 +1,63 @@
+"""From what a policy returned to the client, name, options and messages of one attempt."""
+
+from dataclasses import dataclass
+
+from chatrouting.client import ChatClient
+from chatrouting.errors import ConfigurationError
+from chatrouting.messages import ChatMessage, as_messages
+from chatrouting.options import ChatOptions
+from chatrouting.routing._routes import RouteTable, name_of
+from chatrouting.routing.context import RoutingContext, Selected, Selection
+
+
+@dataclass(slots=True)
+class Target:
+    """What is about to be invoked."""
+
+    client: ChatClient
+    route: str
+    messages: tuple[ChatMessage, ...]
+    options: ChatOptions
+
+
+def resolve(selected: Selected, context: RoutingContext, routes: RouteTable) -> Target | None:
+    """Find the client that a policy means, and mark its position as attempted.
+
+    Returns:
+        None if there is nothing to invoke: the policy said so, or the client has refused already.
+
+    Raises:
+        ConfigurationError: If the policy returned an unknown name or something else altogether.
+    """
+    if selected is None:
+        return None
+    choice = selected if isinstance(selected, Selection) else Selection(selected)
+    client, route = _find(choice.client, context, routes)
+    if context.has_refused(client):
+        return None
+    context.selection = choice
+    return Target(
+        client,
+        route,
+        context.messages if choice.messages is None else as_messages(choice.messages),
+        context.options if choice.options is None else choice.options,
+    )
+
+
+def _find(
+    chosen: ChatClient | str, context: RoutingContext, routes: RouteTable
+) -> tuple[ChatClient, str]:
+    if isinstance(chosen, str):
+        index = routes.index_of_name(chosen)
+    else:
+        found = context.find_client(chosen)
+        if found is None:
+            if not isinstance(chosen, ChatClient):
+                raise ConfigurationError(
+                    f"select_client returned {type(chosen).__name__}; expected a chat client, "
+                    "the name of a route, a Selection or None."
+                )
+            return chosen, name_of(chosen)
+        index = found
+    context.mark_tried(index)
+    return routes.clients[index], routes.names[index]

@@ -1,0 +1,74 @@
+"""What a router brings to the loop: the same for all its requests."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from chatrouting.attempt import RoutingAttempt
+from chatrouting.responses import ChatResponseUpdate
+from chatrouting.routing._routes import RouteTable
+from chatrouting.routing.context import RoutingContext, Selected
+
+Selector: TypeAlias = Callable[[RoutingContext], Selected | Awaitable[Selected]]
+UpdateHook: TypeAlias = Callable[[RoutingContext, RoutingAttempt, bool], Awaitable[None]]
+EndHook: TypeAlias = Callable[[RoutingContext, BaseException | None], Awaitable[None]]
+Listener: TypeAlias = Callable[[RoutingContext, RoutingAttempt, bool], Awaitable[None] | None]
+ShouldFailover: TypeAlias = Callable[[RoutingContext, RoutingAttempt], bool]
+CommitOn: TypeAlias = Literal["content", "update"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverSettings:
+    """What makes a router select again, and when it gives up waiting.
+
+    Attributes:
+        maximum_attempts: Attempts of one request, refusals not counted; None for no limit.
+        should_failover: Asked about each failure; None means that every one moves on.
+        may_select_again: Whether the policy has anything left to select.
+        commit_on: What ends the time in which a stream may still be replaced.
+        attempt_timeout: Seconds waited for one client, None for no limit.
+        first_output_timeout: Seconds from the start of an attempt to its first output.
+        stall_timeout: Seconds of waiting since the last output.
+    """
+
+    maximum_attempts: int | None
+    should_failover: ShouldFailover | None
+    may_select_again: Callable[[RoutingContext], bool]
+    commit_on: CommitOn
+    attempt_timeout: float | None
+    first_output_timeout: float | None
+    stall_timeout: float | None
+
+    @property
+    def has_early_limit(self) -> bool:
+        """Whether a limit runs before the first output."""
+        return self.attempt_timeout is not None or self.first_output_timeout is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSettings:
+    """Everything that the loop needs of a router.
+
+    Attributes:
+        name: The router's name, for notes and logs.
+        clock: Measures durations.
+        routes: The router's clients.
+        select: The policy.
+        on_update: The router's own hook; None if it does nothing.
+        on_ended: Likewise.
+        listener: Whoever else wants to know of attempts.
+        failover: None for a router that selects once.
+    """
+
+    name: str | None
+    clock: Callable[[], float]
+    routes: RouteTable
+    select: Selector
+    on_update: UpdateHook | None
+    on_ended: EndHook | None
+    listener: Listener | None
+    failover: FailoverSettings | None
+
+    def commits(self, update: ChatResponseUpdate) -> bool:
+        """Say whether nobody else may answer once this update is handed out."""
+        return self.failover is None or self.failover.commit_on == "update" or update.has_output

@@ -1,0 +1,164 @@
+"""What a policy sees of a request, and what it may answer."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+from chatrouting.attempt import AttemptOutcome, RoutingAttempt
+from chatrouting.client import ChatClient
+from chatrouting.messages import ChatMessage, MessagesInput, as_messages
+from chatrouting.options import ChatOptions
+from chatrouting.routing._routes import RoutesInput, RouteTable
+
+_NO_OPTIONS = ChatOptions()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A chosen client, and what is special about this one attempt.
+
+    Attributes:
+        client: The client, or the name of a route.
+        options: What the client gets instead of `context.options`, this time only.
+        messages: What the client gets instead of `context.messages`, this time only.
+        reason: Why, for whoever reads logs.
+    """
+
+    client: ChatClient | str
+    options: ChatOptions | None = None
+    messages: MessagesInput | None = None
+    reason: str | None = None
+
+
+Selected: TypeAlias = ChatClient | str | Selection | None
+
+
+@final
+class RoutingContext:
+    """One request at one router. Made by the router; constructible, to test policies.
+
+    Attributes:
+        messages: The conversation, read once.
+        is_streaming: The caller wants a stream.
+        request_id: Shared by all routers that the request passes.
+        parent: The context of the router around this one, if there is one.
+        selection: What `select_client` last returned, as a `Selection`.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_is_tried",
+        "_options",
+        "_refused",
+        "_routes",
+        "_state",
+        "is_streaming",
+        "messages",
+        "parent",
+        "request_id",
+        "selection",
+    )
+
+    def __init__(
+        self,
+        messages: MessagesInput,
+        options: ChatOptions | None = None,
+        *,
+        is_streaming: bool = False,
+        request_id: str = "",
+        routes: RoutesInput | RouteTable = (),
+        attempts: Sequence[RoutingAttempt] = (),
+        parent: "RoutingContext | None" = None,
+    ) -> None:
+        """Make a context.
+
+        Args:
+            messages: The conversation.
+            options: None means fresh ones.
+            is_streaming: See the class.
+            request_id: See the class.
+            routes: The clients of the router.
+            attempts: What was tried before; their routes count as attempted.
+            parent: See the class.
+
+        Raises:
+            TypeError: If `messages` is None, or `options` are no `ChatOptions`.
+        """
+        self.messages: tuple[ChatMessage, ...] = as_messages(messages)
+        self.options = options
+        self.is_streaming = is_streaming
+        self.request_id = request_id
+        self.parent = parent
+        self.selection: Selection | None = None
+        self._routes = routes if isinstance(routes, RouteTable) else RouteTable(routes)
+        self._is_tried = [False] * len(self._routes.names)
+        self._refused: list[ChatClient] = []
+        self._attempts: list[RoutingAttempt] = []
+        self._state: dict[Any, Any] | None = None
+        for attempt in attempts:
+            self.add(attempt)
+
+    @property
+    def options(self) -> ChatOptions:
+        """What the next client gets. May be assigned; that holds for the rest of the request."""
+        return self._options
+
+    @options.setter
+    def options(self, value: ChatOptions | None) -> None:
+        if value is not None and not isinstance(value, ChatOptions):
+            raise TypeError(f"options are {type(value).__name__}; expected ChatOptions or None.")
+        self._options = _NO_OPTIONS if value is None else value
+
+    @property
+    def attempts(self) -> tuple[RoutingAttempt, ...]:
+        """What this router did so far, in order."""
+        return tuple(self._attempts)
+
+    @property
+    def previous_attempt(self) -> RoutingAttempt | None:
+        """The last attempt; None at the first selection."""
+        return self._attempts[-1] if self._attempts else None
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """Names of the routes that were not attempted, and whose client did not refuse."""
+        return tuple(self._remaining())
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        """Whatever a policy wants to keep with the request."""
+        if self._state is None:
+            self._state = {}
+        return self._state
+
+    def _remaining(self) -> Iterable[str]:
+        for name, client, is_tried in zip(
+            self._routes.names, self._routes.clients, self._is_tried, strict=True
+        ):
+            if not is_tried and not self.has_refused(client):
+                yield name
+
+    def next_route(self) -> str | None:
+        """Return the first of `remaining`, None if there is none."""
+        return next(iter(self._remaining()), None)
+
+    def has_refused(self, client: ChatClient) -> bool:
+        """Say whether this client refused the request without asking a provider."""
+        return any(each is client for each in self._refused)
+
+    def mark_tried(self, index: int) -> None:
+        """Take a position out of `remaining`."""
+        self._is_tried[index] = True
+
+    def find_client(self, client: ChatClient) -> int | None:
+        """Return the position that choosing this client means, None if it is no route."""
+        return self._routes.index_of_client(client, self._is_tried)
+
+    def add(self, attempt: RoutingAttempt) -> None:
+        """Note an attempt, and that its route was attempted."""
+        self._attempts.append(attempt)
+        if attempt.outcome is AttemptOutcome.REFUSED_LOCALLY and attempt.client is not None:
+            self._refused.append(attempt.client)
+        if attempt.route in self._routes.by_name:
+            self.mark_tried(self._routes.index_of_name(attempt.route))
