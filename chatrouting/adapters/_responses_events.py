@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, final
 
+from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._responses_output import (
     Json,
     as_object,
@@ -17,6 +18,7 @@ from chatrouting.adapters._responses_output import (
     conversation_id,
     created_at,
     finish_reason,
+    is_pending,
     message_parts,
     properties,
     reasoning_parts,
@@ -70,37 +72,32 @@ class ResponsesParser:
 
     Attributes:
         is_complete: The event that proves a whole answer was seen.
+        is_terminal: The same event: nothing comes after it.
     """
 
-    def __init__(
-        self,
-        *,
-        origin: str,
-        is_stored: bool,
-        error_of: Callable[[Mapping[str, Any]], Exception],
-    ) -> None:
+    def __init__(self, errors: Errors, *, origin: str, is_stored: bool) -> None:
         """Start before the first event.
 
         Args:
+            errors: Makes the error of a response that failed.
             origin: Stamped on reasoning, so that it goes back only to who issued it.
             is_stored: Whether the provider was asked to keep the answer.
-            error_of: Makes the exception for an error in the stream, from its error object or
-                the event that is one.
         """
         self.is_complete = False
+        self.is_terminal = False
+        self._errors = errors
         self._origin = origin
         self._is_stored = is_stored
-        self._error_of = error_of
         self._response_id: str | None = None
         self._has_begun = False
         self._call_count: dict[str, int] = {}
         self._items: dict[object, _Item] = {}
 
-    def feed(self, name: str, data: str) -> Updates:
+    def feed(self, event: str, data: str) -> Updates:
         """Take one event.
 
         Args:
-            name: From the `event:` line, "" without one; the `type` in the data counts more.
+            event: Its name, "" without one; the `type` in the data counts more.
             data: JSON text.
 
         Raises:
@@ -109,21 +106,30 @@ class ResponsesParser:
         """
         if data == "[DONE]":  # sent by servers that write all their streams alike
             return []
-        event = as_object(json.loads(data))
+        return self._take(event, as_object(json.loads(data)))
+
+    def feed_object(self, data: Json) -> Updates:
+        """Take one event that somebody else has decoded; raises as `feed` does."""
+        return self._take("", data)
+
+    def _take(self, name: str, event: Json) -> Updates:
         kind = as_text(event.get("type")) or name
         handler = self._HANDLERS.get(kind)
         if handler is not None:
             return handler(self, event)
         if kind == "error" or event.get("error"):
-            raise self._error_of(as_object(event.get("error")) or event)
+            raise self._failure(event)
         return []
+
+    def _failure(self, body: Json) -> Exception:
+        return self._errors.of_answer(status=200, headers={}, body=body)
 
     def finish(self, response: Json) -> Updates:
         """Take the response object that ends the answer; it may be all there is."""
         updates = self._begin(response)
         for index, item in enumerate(as_objects(response.get("output"))):
             updates += self._finish_item(self._find(index, item.get("id")), item, index)
-        self.is_complete = True
+        self.is_complete = self.is_terminal = True
         updates.append(
             self._update(
                 (),
@@ -131,6 +137,7 @@ class ResponsesParser:
                 finish_reason=finish_reason(response, has_calls=bool(self._call_count)),
                 usage=usage(response),
                 conversation_id=conversation_id(response, is_stored=self._is_stored),
+                continuation_token=self._response_id if is_pending(response) else None,
                 additional_properties=properties(response),
             )
         )
@@ -159,8 +166,7 @@ class ResponsesParser:
         return self.finish(as_object(event.get("response")))
 
     def _on_failed(self, event: Json) -> Updates:
-        response = as_object(event.get("response"))
-        raise self._error_of(as_object(response.get("error")) or event)
+        raise self._failure(as_object(event.get("response")))
 
     def _update(self, contents: tuple[Content, ...], **facts: Any) -> ChatResponseUpdate:
         return ChatResponseUpdate(contents, response_id=self._response_id, **facts)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, cast
 
+from chatrouting.adapters._errors import Errors
+from chatrouting.policies.error_body import holds_error
 from chatrouting.responses import FinishReason
 from chatrouting.usage import Usage
 
@@ -38,6 +40,22 @@ def as_objects(value: object) -> list[Json]:
 def as_text(value: object) -> str:
     """Return a JSON string; an empty one for anything else."""
     return value if isinstance(value, str) else ""
+
+
+def as_answer(body: object, errors: Errors, headers: Mapping[str, str]) -> Json:
+    """Return the response object in the decoded body of a success.
+
+    Raises:
+        ChatClientError: If the body holds an error, a response that failed, or no response.
+    """
+    response = as_object(body)
+    if holds_error(body) or response.get("status") == "failed":
+        raise errors.of_answer(status=200, headers=headers, body=body)
+    if not isinstance(response.get("output"), list):
+        raise errors.unreadable("a body that is no response object", headers=headers)
+    if is_pending(response) and not response.get("background"):
+        raise errors.unreadable(f"a response that is {response['status']!r}", headers=headers)
+    return response
 
 
 def created_at(response: Json) -> datetime | None:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._responses_events import ResponsesParser
 from chatrouting.contents import ReasoningContent, RefusalContent, TextContent, ToolCallContent
-from chatrouting.errors import ChatClientError
+from chatrouting.errors import InternalServerError
 from chatrouting.messages import Role
 from chatrouting.responses import ChatResponse, FinishReason
 from chatrouting.usage import Usage
@@ -17,16 +18,8 @@ from chatrouting.usage import Usage
 HERE = "openai https://api.openai.com/v1 gpt-x"
 
 
-class FailedError(ChatClientError):
-    """Shows what the parser took for the error."""
-
-    def __init__(self, body):
-        super().__init__(str(body))
-        self.body = body
-
-
 def parser(*, is_stored=False):
-    return ResponsesParser(origin=HERE, is_stored=is_stored, error_of=FailedError)
+    return ResponsesParser(Errors("openai", "gpt-x"), origin=HERE, is_stored=is_stored)
 
 
 def event(kind, **fields):
@@ -505,7 +498,7 @@ ERROR = {"code": "server_error", "message": "Boom."}
         ("error", {"message": "Boom."}, None),
         ("", {"error": ERROR}, "server_error"),
         ("", {"type": "error", **ERROR}, "server_error"),
-        ("", {"error": "Boom."}, None),
+        ("", {"error": "Boom."}, "Boom."),
         ("response.failed", event("failed", response={"error": ERROR}), "server_error"),
         ("", event("failed", response={"error": ERROR}), "server_error"),
         ("response.failed", event("failed", response=None), None),
@@ -527,11 +520,21 @@ def test_an_error_in_the_stream_is_raised(name, data, code):
     """[BR-02] [BR-13] [BR-14]."""
     by = parser()
 
-    with pytest.raises(FailedError) as caught:
+    with pytest.raises(InternalServerError) as caught:
         by.feed(name, json.dumps(data))
 
-    assert caught.value.body.get("code") == code
+    assert caught.value.code == code
+    assert caught.value.status_code == 200
     assert not by.is_complete
+
+
+def test_events_that_an_sdk_has_decoded_are_read_alike():
+    by = parser()
+
+    updates = [update for one in COMPLETE for update in by.feed_object(one)]
+
+    assert by.is_terminal
+    assert ChatResponse.from_updates(updates) == fold(*COMPLETE)
 
 
 def test_unknown_events_and_a_last_word_of_other_apis_are_ignored():
