@@ -34,7 +34,7 @@ class Api:
 
 
 OPENAI = Dialect(_errors.openai_error, "x-request-id", b": ping\n\n")
-AZURE = Dialect(_errors.azure_error, "apim-request-id", b": ping\n\n")
+AZURE = Dialect(_errors.azure_error, "x-request-id", b": ping\n\n")
 ANTHROPIC = Dialect(
     _errors.anthropic_error, "request-id", b'event: ping\ndata: {"type":"ping"}\n\n'
 )
@@ -63,7 +63,8 @@ def find_dialect(request: RecordedRequest) -> Dialect:
     """Tell whose error bodies and headers a request expects, also on an unknown path."""
     if _AZURE_PATH.match(request.path):
         return AZURE
-    return ANTHROPIC if "anthropic-version" in request.headers else OPENAI
+    anthropic = "anthropic-version" in request.headers or request.path.endswith("/messages")
+    return ANTHROPIC if anthropic else OPENAI
 
 
 def api_key(headers: Mapping[str, str]) -> str | None:

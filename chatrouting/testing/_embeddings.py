@@ -27,7 +27,7 @@ def whole(turn: Turn) -> JsonObject:
         "model": turn.model,
     }
     if turn.reply.usage is not None:
-        tokens = sum(len(item.split() if isinstance(item, str) else item) for item in inputs)
+        tokens = sum(len(item if is_list(item) else str(item).split()) for item in inputs)
         answer["usage"] = {"prompt_tokens": tokens, "total_tokens": tokens}
     return answer | dict(turn.reply.extra_fields)
 

@@ -99,8 +99,8 @@ class _Walk:
             self._arrive(place)
             if self._is(reply.drop_at, place):
                 return [*self._steps, _drop(reply)]
-            if self._is(reply.error_at, place):
-                self._fail()
+            if self._error is not None and self._is(reply.error_at, place):
+                self._fail(self._error)
                 break
             if self._is(reply.end_at, place):
                 break
@@ -124,9 +124,8 @@ class _Walk:
                 data = raw.encode() if isinstance(raw, str) else raw
                 self._write(Event(None, "", raw=data))
 
-    def _fail(self) -> None:
-        if self._error is not None:
-            self._write(self._error)
+    def _fail(self, error: Event) -> None:
+        self._write(error)
         # Chat servers that put errors into chunks go on to [DONE]; elsewhere the error is the end.
         if self._reply.error_shape in {"chunk", "finish"}:
             self._write(self._events[-1])

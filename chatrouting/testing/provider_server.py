@@ -157,7 +157,8 @@ class ProviderServer:
         except Exception as error:  # noqa: BLE001 - kept and raised when the context exits
             self.errors.append(error)
         finally:
-            await anyio.aclose_forcefully(stream)
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(stream)
             self.open_connections -= 1
             self._changes.notify()
 
