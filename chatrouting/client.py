@@ -5,7 +5,6 @@ Everything that routes, fails over, meters or adapts is a `ChatClient`; that is 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, final, runtime_checkable
 
 from chatrouting.messages import MessagesInput
@@ -115,12 +114,7 @@ class ClosingClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

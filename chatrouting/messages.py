@@ -98,13 +98,20 @@ def as_messages(value: MessagesInput) -> tuple[ChatMessage, ...]:
         TypeError: If `value` is None or an item is none of these.
         ValueError: If a mapping has an unknown role or an unknown kind of part.
     """
-    if isinstance(value, tuple) and all(type(item) is ChatMessage for item in value):
-        return cast("tuple[ChatMessage, ...]", value)
+    if type(value) is str:
+        return (ChatMessage(Role.USER, value),)
+    items: Any = value
+    if type(value) is tuple and all(map(_is_message, items)):
+        return items  # type: ignore[no-any-return]  # checked item by item
     if isinstance(value, str | ChatMessage | Mapping):
-        return (_as_message(cast("str | ChatMessage | Mapping[str, Any]", value)),)
+        return (_as_message(items),)
     if not isinstance(value, Iterable):
         raise TypeError(_not_messages(value))
-    return tuple(_as_message(item) for item in value)
+    return tuple(_as_message(item) for item in items)
+
+
+def _is_message(value: object) -> bool:
+    return type(value) is ChatMessage
 
 
 def _as_message(value: ChatMessage | Mapping[str, Any] | str) -> ChatMessage:
@@ -154,16 +161,16 @@ def _result(contents: tuple[Content, ...]) -> str | tuple[Content, ...]:
     return first.text if isinstance(first, TextContent) else contents
 
 
-def _parts(value: object) -> tuple[Content, ...]:
+def _parts(value: Any) -> tuple[Content, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
         return (TextContent(value),)
+    kind = type(value).__name__
+    parts: Any = value
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
-        raise TypeError(
-            f"'content' is {type(value).__name__}; expected text, None or a list of parts."
-        )
-    return tuple(_part(item) for item in cast("Iterable[Any]", value))
+        raise TypeError(f"'content' is {kind}; expected text, None or a list of parts.")
+    return tuple(map(_part, parts))
 
 
 def _part(value: Any) -> Content:

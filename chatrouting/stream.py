@@ -11,7 +11,6 @@ This file is about one stream. Which stream it is, and what a failure means, rou
 import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast, final
 
 import anyio
@@ -43,13 +42,15 @@ class ResponseStream:
     A client of one's own writes an async generator and returns `ResponseStream(generator)`. A
     source may offer `take_ready() -> update | None`, which never waits; such a source is taken
     to call no routers itself.
+
+    Attributes:
+        close_error: What closing the source raised after a clean end; it has been logged.
     """
 
     __slots__ = (
         "__weakref__",
         "_buffer",
         "_busy",
-        "_close_error",
         "_error",
         "_heir",
         "_open",
@@ -60,6 +61,7 @@ class ResponseStream:
         "_take_ready",
         "_timers",
         "_transcript",
+        "close_error",
     )
 
     def __init__(self, iterator: AsyncIterator[ChatResponseUpdate]) -> None:
@@ -106,7 +108,7 @@ class ResponseStream:
         self._transcript = Transcript()
         self._busy = False
         self._error: BaseException | None = None
-        self._close_error: BaseException | None = None
+        self.close_error: BaseException | None = None
         self._heir: ResponseStream | None = None
 
     # What a consumer calls.
@@ -203,12 +205,7 @@ class ResponseStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     # What a layer calls.
@@ -251,7 +248,7 @@ class ResponseStream:
 
     @property
     def waited(self) -> float:
-        """Seconds waited for the source so far, by the clock of the outermost router."""
+        """Seconds waited for the source so far, by the outermost router's clock."""
         return 0.0 if self._source is None else self._source.waited
 
     @property
@@ -263,11 +260,6 @@ class ResponseStream:
     def finish_reason(self) -> FinishReason | str | None:
         """The finish reason, once it was handed out."""
         return self._transcript.finish_reason
-
-    @property
-    def close_error(self) -> BaseException | None:
-        """What closing the source raised after a clean end; it has been logged."""
-        return self._close_error
 
     @property
     def closing(self) -> float:
@@ -382,7 +374,7 @@ class ResponseStream:
             scope = None if self._source is None else self._source.scope
             await self._stack.tell(ending, scope)
         finally:
-            self._close_error = ending.close_error
+            self.close_error = ending.close_error
             self._error = ending.error
             self._open = self._take_ready = None
             self._state = ending.state

@@ -70,7 +70,8 @@ class RouterCall(StreamLayer):
         if self._parent is None:
             response = response.with_attempts(self._context.attempts)
         try:
-            await reporting.report_end(self._settings, self._context, None)
+            if self._settings.on_ended is not None:
+                await self._report_end(None)
         finally:
             self._release(None)
         return response
@@ -154,7 +155,8 @@ class RouterCall(StreamLayer):
                 if isinstance(result, ChatResponse):
                     record = attempt.record(AttemptOutcome.COMPLETED, usage=result.usage)
                     self._context.add(record)
-                    await reporting.report(self._settings, self._context, record, True)
+                    if self._settings.is_watched:
+                        await reporting.report(self._settings, self._context, record, True)
                 return result
             await self._fail_or_go_on(attempt, failed_with)
             # Between two attempts a cancellation gets its chance.

@@ -31,17 +31,20 @@ def resolve(selected: Selected, context: RoutingContext, routes: RouteTable) -> 
     """
     if selected is None:
         return None
-    choice = selected if isinstance(selected, Selection) else Selection(selected)
-    client, route = _find(choice.client, context, routes)
+    if isinstance(selected, Selection):
+        selection, chosen = selected, selected.client
+    else:
+        selection, chosen = None, selected
+    context.selection = selection
+    client, route = _find(chosen, context, routes)
     if context.has_refused(client):
         return None
-    context.selection = choice
-    return Target(
-        client,
-        route,
-        context.messages if choice.messages is None else as_messages(choice.messages),
-        context.options if choice.options is None else choice.options,
-    )
+    target = Target(client, route, context.messages, context.options)
+    if selection is not None and selection.messages is not None:
+        target.messages = as_messages(selection.messages)
+    if selection is not None and selection.options is not None:
+        target.options = selection.options
+    return target
 
 
 def _find(

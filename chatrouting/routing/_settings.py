@@ -69,6 +69,11 @@ class CallSettings:
     listener: Listener | None
     failover: FailoverSettings | None
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody wants to know of attempts."""
+        return self.on_update is not None or self.listener is not None
+
     def commits(self, update: ChatResponseUpdate) -> bool:
         """Say whether nobody else may answer once this update is handed out."""
         return self.failover is None or self.failover.commit_on == "update" or update.has_output

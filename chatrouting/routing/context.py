@@ -1,6 +1,6 @@
 """What a policy sees of a request, and what it may answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -43,7 +43,7 @@ class RoutingContext:
         is_streaming: The caller wants a stream.
         request_id: Shared by all routers that the request passes.
         parent: The context of the router around this one, if there is one.
-        selection: What `select_client` last returned, as a `Selection`.
+        selection: The `Selection` that `select_client` last returned, None if it was no such.
     """
 
     __slots__ = (
@@ -123,7 +123,11 @@ class RoutingContext:
     @property
     def remaining(self) -> tuple[str, ...]:
         """Names of the routes that were not attempted, and whose client did not refuse."""
-        return tuple(self._remaining())
+        return tuple(
+            name
+            for index, name in enumerate(self._routes.names)
+            if not self._is_tried[index] and not self.has_refused(self._routes.clients[index])
+        )
 
     @property
     def state(self) -> dict[Any, Any]:
@@ -132,20 +136,16 @@ class RoutingContext:
             self._state = {}
         return self._state
 
-    def _remaining(self) -> Iterable[str]:
-        for name, client, is_tried in zip(
-            self._routes.names, self._routes.clients, self._is_tried, strict=True
-        ):
-            if not is_tried and not self.has_refused(client):
-                yield name
-
     def next_route(self) -> str | None:
         """Return the first of `remaining`, None if there is none."""
-        return next(iter(self._remaining()), None)
+        for index, is_tried in enumerate(self._is_tried):
+            if not is_tried and not self.has_refused(self._routes.clients[index]):
+                return self._routes.names[index]
+        return None
 
     def has_refused(self, client: ChatClient) -> bool:
         """Say whether this client refused the request without asking a provider."""
-        return any(each is client for each in self._refused)
+        return bool(self._refused) and any(each is client for each in self._refused)
 
     def mark_tried(self, index: int) -> None:
         """Take a position out of `remaining`."""
