@@ -263,7 +263,7 @@ class SSESource(UpdateSource):
         for event, data in events:
             self._take(self._parser.feed, event, data)
             if self._parser.is_terminal:
-                self._has_ended = True
+                self._end()
             if self._has_ended:
                 break
 
@@ -322,7 +322,8 @@ class SDKSource(UpdateSource):
         item = await self._step(self._next_object)
         if item is not None:
             self._take(self._parser.feed_object, item)
-            self._has_ended = self._has_ended or self._parser.is_terminal
+            if self._parser.is_terminal:
+                self._end()
         elif not self._has_ended:
             self._end()
 

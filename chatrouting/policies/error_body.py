@@ -45,8 +45,7 @@ def read_error_body(body: object) -> ErrorFacts:
 
     Never raises: what has no known shape gives empty facts.
     """
-    if isinstance(body, list) and body:
-        body = cast("list[object]", body)[0]
+    body = _first(body)
     if isinstance(body, str):
         return ErrorFacts(message=shorten(body))
     if not isinstance(body, Mapping):
@@ -62,9 +61,7 @@ def read_error_body(body: object) -> ErrorFacts:
 
 def holds_error(body: object) -> bool:
     """Say whether a decoded answer that came with success is an error all the same."""
-    if isinstance(body, list) and body:
-        body = cast("list[object]", body)[0]
-    found = _mapping(body)
+    found = _mapping(_first(body))
     return bool(found.get("error")) or "error" in (found.get("object"), found.get("type"))
 
 
@@ -120,6 +117,11 @@ def _complaint(item: object) -> str:
     where = found.get("loc")
     place = ".".join(map(str, cast("list[object]", where))) if isinstance(where, list) else ""
     return f"{place}: {_text(found.get('msg'))}" if place else _text(found.get("msg"))
+
+
+def _first(body: object) -> object:
+    """Take the error out of the list that some put around it."""
+    return cast("list[object]", body)[0] if isinstance(body, list) and body else body  # pyright: ignore[reportUnknownVariableType]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
