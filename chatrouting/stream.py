@@ -111,8 +111,6 @@ class ResponseStream:
         self.close_error: BaseException | None = None
         self._heir: ResponseStream | None = None
 
-    # What a consumer calls.
-
     @property
     def attempts(self) -> "tuple[RoutingAttempt, ...]":
         """The records of the outermost router so far; the running attempt has none yet."""
@@ -208,8 +206,6 @@ class ResponseStream:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    # What a layer calls.
-
     def tap(
         self,
         on_update: Callable[[ChatResponseUpdate], None] | None = None,
@@ -278,8 +274,6 @@ class ResponseStream:
         level = len(self._stack.layers)
         self._buffer.extendleft((update, level) for update in reversed(tuple(updates)))
 
-    # Beginning.
-
     async def _begin(self) -> None:  # noqa: C901  # one refusal for each state, then the opening
         if self._state is StreamState.FAILED:
             raise cast("BaseException", self._error)
@@ -337,8 +331,6 @@ class ResponseStream:
         for layer in self._stack.layers:
             layer.attach(self)
 
-    # Reading and ending.
-
     async def _read(self) -> ChatResponseUpdate:
         """Wait for the source; at its end, or if it fails, end the stream and raise."""
         if self._busy:
@@ -379,8 +371,6 @@ class ResponseStream:
             self._open = self._take_ready = None
             self._state = ending.state
             self._busy = False
-
-    # Being dropped.
 
     def _drop(self, told: int) -> None:
         """Give back what layers hold, where nothing can be awaited any more."""

@@ -62,8 +62,6 @@ class RouterCall(StreamLayer):
         self._attempt: RunningAttempt | None = None
         self._caller_error: BaseException | None = None
 
-    # The two modes.
-
     async def get_whole(self) -> ChatResponse:
         """Run the request and return the response of the client that answered."""
         response = await self._run(self._invoke_whole)
@@ -138,8 +136,6 @@ class RouterCall(StreamLayer):
         attempts = self._context.attempts
         if raised is not None or len(attempts) > 1:
             release_frames((a.exception for a in attempts), raised, self._caller_error)
-
-    # The loop.
 
     async def _loop(self, invoke: "Callable[[RunningAttempt], Awaitable[T]]") -> T:
         while True:
@@ -246,8 +242,6 @@ class RouterCall(StreamLayer):
         annotate(chosen, self._context.attempts, self._settings.name, self._context.request_id)
         return chosen
 
-    # Selecting and invoking.
-
     async def _select(self) -> Target:
         context = self._context
         previous = context.previous_attempt
@@ -344,8 +338,6 @@ class RouterCall(StreamLayer):
                 await call()
             except Exception:  # noqa: BLE001  # logged; nothing may replace the cancellation
                 reporting.logger.exception("routing.hook_failed while the request was cancelled")
-
-    # As a layer of the stream that was committed to.
 
     @property
     @override
