@@ -1,16 +1,33 @@
-"""What every test shares: the two event loops."""
+"""What every test shares: the two event loops, in real time or in virtual time."""
 
 from typing import Any
 
 import pytest
 
+from chatrouting.testing.clock import virtual_time_backends
 
-@pytest.fixture(
-    params=[
-        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
-        pytest.param(("trio", {}), id="trio"),
-    ]
-)
+REAL_TIME: dict[str, tuple[str, dict[str, Any]]] = {
+    "asyncio": ("asyncio", {"use_uvloop": False}),
+    "trio": ("trio", {}),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line(
+        "markers",
+        "virtual_time(autojump_threshold=0.0): run on event loops whose waits are over at once; "
+        "the threshold is the real seconds of rest before time jumps.",
+    )
+
+
+@pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Run each async test on asyncio and on trio."""
-    return request.param
+    """Run each async test on asyncio and on trio.
+
+    A test, class or module marked `pytest.mark.virtual_time` runs in virtual time.
+    """
+    marker = request.node.get_closest_marker("virtual_time")
+    if marker is None:
+        return REAL_TIME[request.param]
+    return virtual_time_backends(**marker.kwargs)[request.param]()
