@@ -3,7 +3,7 @@
 Every kind of timing and misbehaviour of a stream is decided in `stream_steps`, on a list of events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -88,6 +88,7 @@ class _Walk:
     ) -> None:
         self._reply = reply
         self._events = events
+        self._places = _places(events)
         self._ping = frame(ping)
         self._error = error
         self._steps: list[Step] = []
@@ -152,22 +153,25 @@ class _Walk:
         self._steps.extend(Pause(one.gate, one.seconds, self._ping, period) for one in pauses)
 
     def _is(self, at: At | None, place: int) -> bool:
-        return at is not None and at != "headers" and self._place(at) == place
+        if at is None or at == "headers":
+            return False
+        named = min(at, len(self._events)) if isinstance(at, int) else self._places[at]
+        return named == place
 
-    def _place(self, at: At) -> int:
-        events = self._events
-        if isinstance(at, int):
-            return min(at, len(events))
-        if at == "end":
-            return len(events)
-        marks = [event.mark for event in events]
-        last = next((n for n, mark in enumerate(marks) if mark == "terminal"), len(events))
-        if at == "terminal":
-            return last
-        output = [n for n, mark in enumerate(marks) if mark == "content"]
-        if output:
-            return output[0] if at == "content" else output[-1] + 1
-        return next((n for n, mark in enumerate(marks) if mark == "finish"), last)
+
+def _places(events: Sequence[Event]) -> Mapping[str, int]:
+    """Find the named places; without output the answer is "after content" before it finishes."""
+    marks = [event.mark for event in events]
+    first = {mark: place for place, mark in reversed(list(enumerate(marks)))}
+    last = {mark: place for place, mark in enumerate(marks)}
+    terminal = first.get("terminal", len(events))
+    finish = first.get("finish", terminal)
+    return {
+        "content": first.get("content", finish),
+        "after_content": last["content"] + 1 if "content" in last else finish,
+        "terminal": terminal,
+        "end": len(events),
+    }
 
 
 def frame(data: bytes) -> bytes:

@@ -58,6 +58,11 @@ ReplyFunction = Callable[[RecordedRequest], Reply]
 class ProviderServer:
     """A scripted provider. An async context manager; it listens while the context is open.
 
+        async with ProviderServer(Reply.error(429, retry_after=2), Reply("Hello")) as server:
+            client = AsyncOpenAI(base_url=server.openai_base_url, api_key="any")
+            ...
+        assert server.requests[1].body["messages"] == [...]
+
     A request that the server refuses by itself (unknown path, wrong key, broken rule) uses up no
     reply.
 
