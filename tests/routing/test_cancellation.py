@@ -3,6 +3,7 @@
 import asyncio
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from chatrouting import (
@@ -43,11 +44,11 @@ class Log:
 
         class Logged(cls):
             async def on_routing_update(self, context, attempt, is_terminal):
-                await anyio.sleep(0)  # a hook may wait, also on a cancelled request
+                await anyio.lowlevel.checkpoint()  # a hook may wait, also on a cancelled request
                 log.attempts.append((attempt.outcome, attempt.exception, is_terminal))
 
             async def on_request_ended(self, context, exception):
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
                 log.ends.append(exception)
 
         return Logged(list(clients), **settings)

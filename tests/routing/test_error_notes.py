@@ -1,0 +1,233 @@
+"""What a router does to exceptions: notes, causes, tracebacks."""
+
+import gc
+import logging
+import weakref
+
+import pytest
+
+from chatrouting import (
+    AttemptOutcome,
+    FailoverChatClient,
+    OrderedFailoverChatClient,
+    RoutingChatClient,
+)
+from chatrouting.errors import (
+    AuthenticationError,
+    OverloadedError,
+    QuotaExceededError,
+    RateLimitError,
+)
+from chatrouting.testing import ScriptedChatClient, fails, runs
+
+MODES = pytest.mark.parametrize("mode", ["whole", "streaming"])
+
+
+async def answer(client, mode):
+    if mode == "whole":
+        return await client.get_response("hi")
+    async with client.get_streaming_response("hi") as stream:
+        return await stream.get_final_response()
+
+
+@MODES
+async def test_the_last_error_is_raised_as_itself_with_a_note_on_the_others(mode):
+    """[routing 79] [BR-36] Route, kind and status of each; never the text of another error."""
+    last = OverloadedError("last", status_code=529)
+    router = OrderedFailoverChatClient(
+        {
+            "a": ScriptedChatClient(fails(RateLimitError("secret text", status_code=429))),
+            "b": ScriptedChatClient(fails(KeyError("secret key"))),
+            "c": ScriptedChatClient(fails(last)),
+        },
+        name="main",
+    )
+
+    with pytest.raises(OverloadedError) as caught:
+        await answer(router, mode)
+
+    assert caught.value is last
+    [note] = last.__notes__
+    assert note.endswith(
+        ", router 'main': other attempts: route 'a': rate_limited, status 429; route 'b': unknown."
+    )
+    assert "secret" not in note
+
+
+async def test_notes_of_an_earlier_request_are_replaced():
+    shared = OverloadedError("same object each time")
+    router = OrderedFailoverChatClient(
+        [ScriptedChatClient(fails(RateLimitError)), ScriptedChatClient(fails(shared))]
+    )
+    for _ in range(3):
+        with pytest.raises(OverloadedError):
+            await router.get_response("hi")
+
+    assert len(shared.__notes__) == 1
+
+
+async def test_each_router_call_of_a_request_adds_one_note():
+    shared = OverloadedError("leaf")
+
+    def level(inner):
+        return OrderedFailoverChatClient([ScriptedChatClient(fails(RateLimitError)), inner])
+
+    with pytest.raises(OverloadedError):
+        await level(level(ScriptedChatClient(fails(shared)))).get_response("hi")
+
+    assert len(shared.__notes__) == 2
+
+
+@MODES
+async def test_error_text_stays_short_at_any_depth(mode):
+    """[BR-35] Ten levels, all failing: a few KB, and each client is asked once."""
+    leaf = ScriptedChatClient(fails(OverloadedError("leaf")))
+    client = leaf
+    for _ in range(10):
+        client = OrderedFailoverChatClient([ScriptedChatClient(fails(RateLimitError)), client])
+
+    with pytest.raises(OverloadedError) as caught:
+        await answer(client, mode)
+
+    assert len(leaf.calls) == 1
+    assert len("".join(caught.value.__notes__)) < 4000
+
+
+@MODES
+async def test_a_failing_predicate_leaves_the_attempts_error_and_is_named(mode, caplog):
+    """[BR-36] The router's own bug does not hide the provider's error."""
+    error = RateLimitError("busy", status_code=429)
+    second = ScriptedChatClient("never")
+
+    def predicate(context, attempt):
+        raise KeyError("bug")
+
+    router = OrderedFailoverChatClient(
+        [ScriptedChatClient(fails(error)), second], should_failover=predicate
+    )
+    with pytest.raises(RateLimitError) as caught:
+        await answer(router, mode)
+
+    assert caught.value is error
+    assert "should_failover raised KeyError" in error.__notes__[0]
+    assert "routing.policy_failed" in caplog.text
+    assert second.calls == []
+
+
+@MODES
+async def test_a_selector_error_has_the_attempts_error_as_its_cause(mode):
+    """[routing 31] [BR-36]"""
+    error = RateLimitError("busy")
+
+    def select(context):
+        if context.attempts:
+            raise KeyError("bug")
+        return context.remaining[0]
+
+    log = []
+    router = FailoverChatClient(
+        select,
+        routes=[ScriptedChatClient(fails(error))],
+        on_routing_update=lambda _, attempt, is_terminal: log.append(
+            (attempt.outcome, is_terminal)
+        ),
+    )
+    with pytest.raises(KeyError) as caught:
+        await answer(router, mode)
+
+    assert caught.value.__cause__ is error
+    assert log == [(AttemptOutcome.FAILED, False)]
+
+
+@MODES
+async def test_a_provider_error_is_preferred_to_a_later_refusal(mode):
+    provider = OverloadedError("busy")
+    router = OrderedFailoverChatClient(
+        [ScriptedChatClient(fails(provider)), ScriptedChatClient(fails(QuotaExceededError))]
+    )
+
+    with pytest.raises(OverloadedError) as caught:
+        await answer(router, mode)
+
+    assert caught.value is provider
+
+
+@MODES
+async def test_kept_exceptions_keep_no_frames_alive(mode):
+    """[BR-73] A record may live long; what the failing call held must not."""
+
+    class Big:
+        pass
+
+    kept = []
+
+    def grab(_):
+        big = Big()
+        kept.append(weakref.ref(big))
+        raise OverloadedError("busy") from ValueError("cause")
+
+    router = OrderedFailoverChatClient([ScriptedChatClient(runs(grab)), ScriptedChatClient("ok")])
+    response = await answer(router, mode)
+    gc.collect()
+
+    error = response.attempts[0].exception
+    assert error.__traceback__ is None
+    assert error.__cause__.__traceback__ is None
+    assert kept[0]() is None
+
+
+@MODES
+async def test_what_the_caller_was_handling_keeps_its_traceback(mode):
+    """The walk stops at the caller's own exception."""
+    router = OrderedFailoverChatClient(
+        [ScriptedChatClient(fails(OverloadedError)), ScriptedChatClient("ok")]
+    )
+    try:
+        raise KeyError("caller's own")
+    except KeyError as error:
+        await answer(router, mode)
+        assert error.__traceback__ is not None
+
+
+@MODES
+async def test_the_raised_exception_keeps_its_traceback(mode):
+    router = OrderedFailoverChatClient(
+        [ScriptedChatClient(fails(RateLimitError)), ScriptedChatClient(fails(OverloadedError))]
+    )
+    with pytest.raises(OverloadedError) as caught:
+        await answer(router, mode)
+
+    assert caught.value.__traceback__ is not None
+
+
+async def test_failover_is_logged_without_content(caplog):
+    """One record for each time that another client is asked."""
+    router = OrderedFailoverChatClient(
+        {
+            "a": ScriptedChatClient(fails(AuthenticationError("secret", status_code=401))),
+            "b": ScriptedChatClient("ok"),
+        },
+        name="main",
+    )
+    with caplog.at_level(logging.DEBUG, logger="chatrouting"):
+        await router.get_response("the prompt")
+
+    [record] = [each for each in caplog.records if each.name == "chatrouting.routing"]
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith(
+        "routing.failover router=main route=a number=1 kind=authentication"
+    )
+    assert "secret" not in caplog.text
+    assert "the prompt" not in caplog.text
+
+
+@MODES
+async def test_a_plain_router_adds_no_note(mode):
+    """[routing 12] There is nothing to say: nobody else was asked."""
+    error = OverloadedError("busy")
+    client = ScriptedChatClient(fails(error))
+    with pytest.raises(OverloadedError) as caught:
+        await answer(RoutingChatClient(lambda _: client), mode)
+
+    assert caught.value is error
+    assert not getattr(error, "__notes__", [])
