@@ -5,10 +5,10 @@ invoked until its stream commits; then this object stays with the stream as its 
 the attempt when the stream ends.
 """
 
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from random import getrandbits
 from typing import Any, TypeVar, final
 
 import anyio
@@ -30,6 +30,7 @@ from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._selecting import Target, resolve
 from chatrouting.routing._settings import CallSettings
 from chatrouting.routing._time_limits import (
+    Limit,
     limit_before_commit,
     request_timeout,
     set_limits_after_commit,
@@ -58,7 +59,9 @@ class RouterCall(StreamLayer):
         self._options = options
         self._is_streaming = is_streaming
         self._baseline = 0
+        self._number = 0
         self._counted = 0
+        self._has_failed = False
         self._attempt: RunningAttempt | None = None
         self._caller_error: BaseException | None = None
 
@@ -84,19 +87,25 @@ class RouterCall(StreamLayer):
         self._caller_error = sys.exception()
         self._begin()
         try:
-            self._baseline = await _cancellation.cancel_baseline()
+            self._baseline = _cancellation.cancel_count()
+            if self._baseline:
+                self._baseline = await _cancellation.cancel_baseline()
             return await self._loop(invoke)
         except GeneratorExit:  # the coroutine is thrown away: nothing can be awaited
             raise
         except BaseException as error:  # noqa: BLE001  # raised below
             raised = await self._end_failed(error)
-        raise raised
+        try:
+            raise raised
+        finally:
+            del raised  # else the exception and this frame keep each other alive
 
     def _begin(self) -> None:
         parent = current_scope()
         check_depth(parent)
         self._parent = parent
-        self._call_id = os.urandom(8).hex()
+        # An id, no secret; `random` seeds itself anew in a forked process.
+        self._call_id = f"{getrandbits(64):016x}"
         self._context = context = RoutingContext(
             self._messages,
             self._options,
@@ -133,16 +142,24 @@ class RouterCall(StreamLayer):
         await reporting.report_end(self._settings, self._context, error)
 
     def _release(self, raised: BaseException | None) -> None:
-        attempts = self._context.attempts
-        if raised is not None or len(attempts) > 1:
-            release_frames((a.exception for a in attempts), raised, self._caller_error)
+        if raised is not None or self._has_failed:
+            errors = (attempt.exception for attempt in self._context.attempts)
+            release_frames(errors, raised, self._caller_error)
 
     async def _loop(self, invoke: "Callable[[RunningAttempt], Awaitable[T]]") -> T:
+        settings = self._settings
         while True:
-            target = await self._select()
-            self._attempt = attempt = self._begin_attempt(target)
+            self._attempt = attempt = self._begin_attempt(await self._select())
+            limit = limit_before_commit(settings.failover, attempt, self._own_deadline)
             try:
-                result = await self._invoke(attempt, invoke)
+                token = attempt.scope.enter()
+                try:
+                    if limit is None:
+                        result = await invoke(attempt)
+                    else:
+                        result = await self._invoke_within(limit, invoke, attempt)
+                finally:
+                    leave(token)
             except GeneratorExit:
                 raise
             except BaseException as error:  # noqa: BLE001  # judged below
@@ -151,26 +168,42 @@ class RouterCall(StreamLayer):
                 if isinstance(result, ChatResponse):
                     record = attempt.record(AttemptOutcome.COMPLETED, usage=result.usage)
                     self._context.add(record)
-                    if self._settings.is_watched:
-                        await reporting.report(self._settings, self._context, record, True)
+                    if settings.is_watched:
+                        await reporting.report(settings, self._context, record, True)
                 return result
-            await self._fail_or_go_on(attempt, failed_with)
+            try:
+                await self._fail_or_go_on(attempt, failed_with)
+            finally:
+                del failed_with  # else the exception and this frame keep each other alive
             # Between two attempts a cancellation gets its chance.
             await _cancellation.deliver_cancellation()
 
     def _begin_attempt(self, target: Target) -> RunningAttempt:
-        number = len(self._context.attempts) + 1
+        self._number += 1
         scope = RequestScope(
             request_id=self._context.request_id,
-            attempt_id=f"{self._call_id}-{number}",
+            attempt_id=f"{self._call_id}-{self._number}",
             context=self._context,
             parent=self._parent,
             deadline=self._deadline,
         )
-        return RunningAttempt(target, number, scope, self._settings.clock)
+        return RunningAttempt(target, self._number, scope, self._settings.clock)
+
+    async def _invoke_within(
+        self,
+        limit: Limit,
+        invoke: "Callable[[RunningAttempt], Awaitable[T]]",
+        attempt: RunningAttempt,
+    ) -> T:
+        try:
+            return await run_within(limit[0], partial(invoke, attempt), self._baseline)
+        except LimitExpired as expired:
+            error = expired.caused(limit[1]())
+        raise error
 
     async def _fail_or_go_on(self, attempt: RunningAttempt, error: BaseException) -> None:
         """Record and report a failed attempt; return if another client may be selected."""
+        self._has_failed = True
         outcome = self._outcome(error)
         record = attempt.record(outcome, error)
         self._context.add(record)
@@ -247,9 +280,11 @@ class RouterCall(StreamLayer):
         previous = context.previous_attempt
         try:
             selecting: Any = self._settings.select(context)
-            is_ready = not hasattr(selecting, "__await__")
-            selected: Selected = selecting if is_ready else await self._await_selection(selecting)
-            target = resolve(selected, context, self._settings.routes)
+            if hasattr(selecting, "__await__"):
+                if self._own_deadline is not None:
+                    selecting = self._select_within(self._own_deadline, selecting)
+                selecting = await selecting
+            target = resolve(selecting, context, self._settings.routes)
         except Exception as error:
             with_cause(error, None if previous is None else previous.exception)
             raise
@@ -262,30 +297,12 @@ class RouterCall(StreamLayer):
             "route or a Selection."
         )
 
-    async def _await_selection(self, selection: Awaitable[Selected]) -> Selected:
-        if self._own_deadline is None:
-            return await selection
+    async def _select_within(self, deadline: float, selecting: Awaitable[Selected]) -> Selected:
         try:
-            return await run_within(self._own_deadline, lambda: selection, self._baseline)
+            return await run_within(deadline, lambda: selecting, self._baseline)
         except LimitExpired as expired:
             error = expired.caused(request_timeout("while a client was selected"))
         raise error
-
-    async def _invoke(
-        self, attempt: RunningAttempt, invoke: "Callable[[RunningAttempt], Awaitable[T]]"
-    ) -> T:
-        limit = limit_before_commit(self._settings.failover, attempt, self._own_deadline)
-        token = attempt.scope.enter()
-        try:
-            if limit is None:
-                return await invoke(attempt)
-            try:
-                return await run_within(limit[0], partial(invoke, attempt), self._baseline)
-            except LimitExpired as expired:
-                error = expired.caused(limit[1]())
-            raise error
-        finally:
-            leave(token)
 
     async def _invoke_whole(self, attempt: RunningAttempt) -> ChatResponse:
         target = attempt.target

@@ -29,6 +29,7 @@ class FailoverSettings:
         attempt_timeout: Seconds waited for one client, None for no limit.
         first_output_timeout: Seconds from the start of an attempt to its first output.
         stall_timeout: Seconds of waiting since the last output.
+        has_early_limit: Whether a limit runs before the first output.
     """
 
     maximum_attempts: int | None
@@ -38,11 +39,7 @@ class FailoverSettings:
     attempt_timeout: float | None
     first_output_timeout: float | None
     stall_timeout: float | None
-
-    @property
-    def has_early_limit(self) -> bool:
-        """Whether a limit runs before the first output."""
-        return self.attempt_timeout is not None or self.first_output_timeout is not None
+    has_early_limit: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

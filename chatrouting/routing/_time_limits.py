@@ -35,9 +35,12 @@ def limit_before_commit(
         attempt: The attempt; it learns from when its limits count.
         deadline: The end of the request, where this router is the one to enforce it.
     """
+    has_early_limit = failover is not None and failover.has_early_limit
+    if deadline is None and not has_early_limit:
+        return None
     limits: list[Limit] = []
     route = attempt.target.route
-    if failover is not None and failover.has_early_limit:
+    if failover is not None and has_early_limit:
         now = attempt.timed_from = anyio.current_time()
         for seconds, kind, name in (
             (failover.attempt_timeout, AttemptTimeoutError, "attempt_timeout"),

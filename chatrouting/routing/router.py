@@ -161,7 +161,12 @@ class RoutingChatClient(ClosingClient):
         """
         self._check_open()
         call = RouterCall(self._settings, as_messages(messages), options, is_streaming=True)
-        return ResponseStream.deferred(call.open, call)
+
+        async def open_stream() -> ResponseStream:
+            self._check_open()  # the router may have been closed before the first read
+            return await call.open()
+
+        return ResponseStream.deferred(open_stream, call)
 
     def get_service(self, service_type: type[Any], service_key: object = None) -> Any:
         """Answer for the router itself; a candidate is never asked.
