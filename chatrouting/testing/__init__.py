@@ -6,6 +6,8 @@ for tests of real SDK clients. Importing this loads neither an SDK nor trio nor 
 """
 
 from chatrouting.testing.clock import ManualClock, VirtualTimeEventLoop, virtual_time_backends
+from chatrouting.testing.contract import ContractViolation, check_chat_client
+from chatrouting.testing.embeddings import FakeEmbeddingGenerator
 from chatrouting.testing.provider_server import (
     MALFORMED_EVENT,
     Gate,
@@ -36,6 +38,8 @@ from chatrouting.testing.scripted import (
 __all__ = [
     "MALFORMED_EVENT",
     "CallState",
+    "ContractViolation",
+    "FakeEmbeddingGenerator",
     "Gate",
     "ManualClock",
     "ProviderServer",
@@ -46,6 +50,7 @@ __all__ = [
     "ToolCall",
     "VirtualTimeEventLoop",
     "cancels_itself",
+    "check_chat_client",
     "fails",
     "finishes",
     "raises_on_call",

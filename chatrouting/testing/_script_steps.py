@@ -52,7 +52,7 @@ class Fails(Step):
     error: Raisable
 
     @override
-    async def run(self, call: ScriptedCall) -> Output | None:
+    async def run(self, call: object) -> Output | None:
         raise self.exception()
 
     def exception(self) -> BaseException:
@@ -68,7 +68,7 @@ class Waits(Step):
     seconds: float | None
 
     @override
-    async def run(self, call: ScriptedCall) -> Output | None:
+    async def run(self, call: object) -> Output | None:
         if self.seconds is None:
             await anyio.sleep_forever()
         else:
@@ -84,7 +84,7 @@ class WaitsFor(Step):
     gate: Gate | anyio.Event
 
     @override
-    async def run(self, call: ScriptedCall) -> Output | None:
+    async def run(self, call: object) -> Output | None:
         if isinstance(self.gate, Gate):
             self.gate.arrive()
             await self.gate.opened()
@@ -159,7 +159,7 @@ Part: TypeAlias = Output | Step | OnCall | OnIter | OnClose | Returns
 ScriptInput: TypeAlias = Part | Sequence[Part]
 
 
-def fails(error: Raisable) -> Step:
+def fails(error: Raisable) -> Fails:
     """Raise `error`; of a class a new one each time."""
     return Fails(error)
 
@@ -169,17 +169,17 @@ def finishes(reason: FinishReason | str = FinishReason.STOP, usage: Usage | None
     return Says(ChatResponseUpdate(finish_reason=reason, usage=usage))
 
 
-def waits(seconds: float) -> Step:
+def waits(seconds: float) -> Waits:
     """Wait, in the time of the event loop: virtual time passes at once."""
     return Waits(seconds)
 
 
-def waits_forever() -> Step:
+def waits_forever() -> Waits:
     """Wait until the caller gives up."""
     return Waits(None)
 
 
-def waits_for(gate: Gate | anyio.Event) -> Step:
+def waits_for(gate: Gate | anyio.Event) -> WaitsFor:
     """Wait until the test opens the gate or sets the event; `gate.reached()` tells the test."""
     return WaitsFor(gate)
 
