@@ -16,10 +16,16 @@ class CallIds:
 
     Args:
         is_legal: Whether the provider takes an id as it is. An empty one is never taken.
+        form: Makes a legal id of 64 hexadecimal digits that are the same for the same id.
     """
 
-    def __init__(self, is_legal: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        is_legal: Callable[[str], bool],
+        form: Callable[[str], str] = lambda digits: f"call_{digits[:32]}",
+    ) -> None:
         self._is_legal = is_legal
+        self._form = form
         self._sent: dict[str, list[str]] = {}
         self._open: dict[str, deque[str]] = {}
 
@@ -42,5 +48,4 @@ class CallIds:
         if repetition == 0 and call_id and self._is_legal(call_id):
             return call_id
         seed = f"{repetition} {call_id}".encode("utf-8", "surrogatepass")
-        digest = hashlib.sha256(seed).hexdigest()
-        return f"call_{digest[:32]}"
+        return self._form(hashlib.sha256(seed).hexdigest())

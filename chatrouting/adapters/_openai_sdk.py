@@ -5,6 +5,7 @@ authenticates, builds URLs (Azure's too) and sends, but neither walks the messag
 unions nor builds objects of its own: both are done on the event loop, for milliseconds.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from anyio.lowlevel import current_token
 
+from chatrouting.adapters._errors import Errors
 from chatrouting.errors import ClientClosedError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,6 +34,19 @@ class Answer:
     status: int
     headers: Mapping[str, str]  #: Case-insensitive.
     content: bytes
+
+    def decoded(self, errors: Errors) -> object:
+        """Return the decoded body.
+
+        Raises:
+            ResponseValidationError: If it is no JSON, such as the page of a gateway.
+        """
+        try:
+            return json.loads(self.content)
+        except ValueError:
+            content_type = self.headers.get("content-type", "no content type").partition(";")[0]
+        found = f"{len(self.content)} bytes that are no JSON ({content_type})"
+        raise errors.unreadable(found, status=self.status, headers=self.headers)
 
 
 @final
@@ -73,6 +88,16 @@ class OpenAIConnection:
         if self._is_closed:
             raise ClientClosedError("the client was used after aclose; make a new one.")
 
+    def endpoint(self) -> str:
+        """Give the base URL that requests go to, without credentials and query.
+
+        Raises:
+            ClientClosedError: If `aclose` was called.
+            ConfigurationError: If a client is to be made and the environment holds no credential.
+        """
+        url = self._client().base_url
+        return str(url.copy_with(username="", password="", query=None)).rstrip("/")
+
     async def post(self, path: str, body: dict[str, Any]) -> Answer:
         """Send a request and read the whole answer.
 
@@ -106,16 +131,14 @@ class OpenAIConnection:
         self, path: str, body: dict[str, Any], api: Literal["chat", "responses"]
     ) -> "SDKStream":
         """Send a request and return the SDK's own iteration; raises as `post` does."""
-        from openai import AsyncStream  # noqa: PLC0415  # loaded when first used
-
-        event_class = _event_class(api)
+        event_class, stream_class = _stream_classes(api)
         stream = await self._client().post(
             path,
             cast_to=event_class,
             body=body,
             options=_OPTIONS,
             stream=True,
-            stream_cls=AsyncStream[event_class],
+            stream_cls=stream_class,
         )
         return cast("SDKStream", stream)
 
@@ -163,11 +186,13 @@ def _client_from_environment() -> "AsyncOpenAI":
         ) from error
 
 
-def _event_class(api: Literal["chat", "responses"]) -> Any:
+def _stream_classes(api: Literal["chat", "responses"]) -> tuple[Any, Any]:
+    from openai import AsyncStream  # noqa: PLC0415  # loaded when first used
+
     if api == "chat":
         from openai.types.chat import ChatCompletionChunk  # noqa: PLC0415
 
-        return ChatCompletionChunk
+        return ChatCompletionChunk, AsyncStream[ChatCompletionChunk]
     from openai.types.responses import ResponseStreamEvent  # noqa: PLC0415
 
-    return ResponseStreamEvent
+    return ResponseStreamEvent, AsyncStream[ResponseStreamEvent]

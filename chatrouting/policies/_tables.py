@@ -54,6 +54,7 @@ _WORDS: Final[Mapping[FailureKind, tuple[str, ...]]] = {
         "overloaded_error",
         "overloaded",
         "engine_overloaded",
+        "server_overloaded",
         "compaction_unavailable",
         "serviceunavailable",
         "serviceunavailableexception",

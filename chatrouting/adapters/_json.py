@@ -1,0 +1,40 @@
+"""Reading decoded JSON that may hold anything: what is not of the wanted kind is empty. Pure."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, cast
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+def as_object(value: object) -> Json:
+    """Return a JSON object; an empty one for anything else."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def as_objects(value: object) -> list[Json]:
+    """Return the objects of a JSON list; none for anything else."""
+    if not isinstance(value, list):
+        return []
+    return [cast("Json", item) for item in cast("list[object]", value) if isinstance(item, dict)]
+
+
+def as_text(value: object) -> str:
+    """Return a JSON string; an empty one for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: object) -> int | None:
+    """Return a whole number; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def as_time(value: object) -> datetime | None:
+    """Return a time given as seconds since 1970; None for anything else, and for 0."""
+    if not isinstance(value, int | float) or not math.isfinite(value) or not value:
+        return None
+    try:
+        return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
