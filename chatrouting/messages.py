@@ -191,16 +191,20 @@ def _part(value: Any) -> Content:
 
 
 def _openai_call(value: Mapping[str, Any]) -> ToolCallContent:
-    function = value["function"]
+    try:
+        function = value["function"]
+        call_id, name = str(value["id"]), str(function["name"])
+    except KeyError as error:
+        raise ValueError(f"tool call lacks {error.args[0]!r}.") from error
     raw = str(function.get("arguments") or "{}")
-    return ToolCallContent(str(value["id"]), str(function["name"]), parse_arguments(raw), raw)
+    return ToolCallContent(call_id, name, parse_arguments(raw), raw)
 
 
 def parse_arguments(raw: str) -> dict[str, Any]:
     """Parse the arguments of a tool call; {} when the text is not a JSON object."""
     try:
         parsed = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
 
