@@ -76,11 +76,11 @@ def test_empty_text_and_the_mere_name_of_a_tool_are_no_output(content):
 
 def test_a_tool_result_takes_text_or_contents():
     assert ToolResultContent("c", "21 °C").text == "21 °C"
-    seen = ToolResultContent("c", ["It shows ", IMAGE, "a cat"])  # type: ignore[arg-type]
+    seen = ToolResultContent("c", ["It shows ", IMAGE, "a cat"])
     assert seen.result == (TextContent("It shows "), IMAGE, TextContent("a cat"))
     assert seen.text == "It shows a cat"
 
 
 def test_contents_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        TextContent("a").text = "b"  # type: ignore[misc]
+        TextContent("a").text = "b"
