@@ -10,13 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from chatrouting.adapters._errors import Errors
+from chatrouting.adapters._json import Json, as_object, as_objects, as_text, as_time
 from chatrouting.adapters._responses_output import (
-    Json,
-    as_object,
-    as_objects,
-    as_text,
     conversation_id,
-    created_at,
     finish_reason,
     is_pending,
     message_parts,
@@ -68,26 +64,22 @@ class _Item:
 
 @final
 class ResponsesParser:
-    """Reads the events of one response.
+    """Reads the events of one response. What was asked is filled in when it is known.
 
     Attributes:
         is_complete: The event that proves a whole answer was seen.
         is_terminal: The same event: nothing comes after it.
+        origin: Stamped on reasoning, so that it goes back only to who issued it.
+        is_stored: Whether the provider was asked to keep the answer.
     """
 
-    def __init__(self, errors: Errors, *, origin: str, is_stored: bool) -> None:
-        """Start before the first event.
-
-        Args:
-            errors: Makes the error of a response that failed.
-            origin: Stamped on reasoning, so that it goes back only to who issued it.
-            is_stored: Whether the provider was asked to keep the answer.
-        """
+    def __init__(self, errors: Errors) -> None:
+        """Start before the first event; `errors` makes the error of a response that failed."""
         self.is_complete = False
         self.is_terminal = False
+        self.origin = ""
+        self.is_stored = False
         self._errors = errors
-        self._origin = origin
-        self._is_stored = is_stored
         self._response_id: str | None = None
         self._has_begun = False
         self._call_count: dict[str, int] = {}
@@ -136,7 +128,7 @@ class ResponsesParser:
                 model=as_text(response.get("model")) or None,
                 finish_reason=finish_reason(response, has_calls=bool(self._call_count)),
                 usage=usage(response),
-                conversation_id=conversation_id(response, is_stored=self._is_stored),
+                conversation_id=conversation_id(response, is_stored=self.is_stored),
                 continuation_token=self._response_id if is_pending(response) else None,
                 additional_properties=properties(response),
             )
@@ -155,7 +147,7 @@ class ResponsesParser:
                 (),
                 role=Role.ASSISTANT,
                 model=as_text(response.get("model")) or None,
-                created_at=created_at(response),
+                created_at=as_time(response.get("created_at")),
             )
         ]
 
@@ -315,7 +307,7 @@ class ResponsesParser:
         if item.sent and part not in item.sent:
             text = _PARAGRAPH + text
         item.sent.add(part)
-        return [self._update((ReasoningContent(text, origin=self._origin),))]
+        return [self._update((ReasoningContent(text, origin=self.origin),))]
 
     def _finish_reasoning(self, item: _Item, response_item: Json) -> Updates:
         updates: Updates = []
@@ -326,7 +318,7 @@ class ResponsesParser:
         if signature:
             # Seals the text before it; without any, it is all there is.
             is_redacted = not item.sent
-            sealed = ReasoningContent("", signature, self._origin, is_redacted=is_redacted)
+            sealed = ReasoningContent("", signature, self.origin, is_redacted=is_redacted)
             updates.append(self._update((sealed,)))
         return updates
 

@@ -6,13 +6,12 @@ becomes text, and reasoning goes back only to whom it came from. Ids of items ar
 mean nothing without stored responses.
 """
 
-import base64
-import json
 import mimetypes
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from chatrouting.adapters._call_ids import CallIds
+from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN, arguments_text, data_url
 from chatrouting.contents import (
     Content,
     DataContent,
@@ -37,9 +36,6 @@ _ROLES: Final[Mapping[Role, str]] = {
     Role.ASSISTANT: "assistant",
     Role.TOOL: "user",  # text beside the results, which are items of their own
 }
-
-_ORPHAN: Final = "Result of an earlier tool call:"
-_NOT_CARRIED_OUT: Final = "Error: the call was not carried out."
 
 
 def input_items(
@@ -124,7 +120,7 @@ def _media(content: Content) -> Item:
     family = content.media_type.partition("/")[0]
     if family in ("audio", "video"):
         raise _unsupported(f"content of the media type {content.media_type!r}")
-    url = content.uri if isinstance(content, UriContent) else _data_url(content)
+    url = content.uri if isinstance(content, UriContent) else data_url(content)
     if family == "image":
         return {"type": "input_image", "image_url": url, "detail": "auto"}
     if not url.startswith("data:"):
@@ -133,10 +129,6 @@ def _media(content: Content) -> Item:
     if name is None:
         name = "file" + (mimetypes.guess_extension(content.media_type) or "")
     return {"type": "input_file", "filename": name, "file_data": url}
-
-
-def _data_url(content: DataContent) -> str:
-    return f"data:{content.media_type};base64,{base64.b64encode(content.data).decode('ascii')}"
 
 
 def _unsupported(what: str) -> UnsupportedOptionError:
@@ -156,22 +148,8 @@ def _call(content: ToolCallContent, call_id: str) -> Item:
         "type": "function_call",
         "call_id": call_id,
         "name": content.name,
-        "arguments": _arguments(content),
+        "arguments": arguments_text(content),
     }
-
-
-def _arguments(call: ToolCallContent) -> str:
-    """Write arguments as JSON text: the model's own text where it still says the same."""
-    if call.raw_arguments is not None and _spells(call.raw_arguments, call.arguments):
-        return call.raw_arguments
-    return json.dumps(dict(call.arguments), ensure_ascii=False)
-
-
-def _spells(raw: str, arguments: Mapping[str, Any]) -> bool:
-    try:
-        return bool(json.loads(raw) == dict(arguments))
-    except ValueError:
-        return False
 
 
 def _result(content: ToolResultContent, call_id: str) -> Item:
@@ -182,7 +160,7 @@ def _orphan(content: ToolResultContent) -> Item:
     """Write a result whose call is gone as what it says; the API takes it as a result no more."""
     output = _output(content)
     parts = _parts(TextContent(output), Role.TOOL) if isinstance(output, str) else output
-    label = {"type": "input_text", "text": _ORPHAN}
+    label = {"type": "input_text", "text": ORPHAN}
     return {"type": "message", "role": "user", "content": [label, *parts]}
 
 
@@ -218,7 +196,7 @@ def _with_all_calls_answered(items: list[Item]) -> list[Item]:
 
 
 def _not_carried_out(call: Item) -> Item:
-    return _result(ToolResultContent("", _NOT_CARRIED_OUT), call["call_id"])
+    return _result(ToolResultContent("", NOT_CARRIED_OUT), call["call_id"])
 
 
 def _without_dangling_reasoning(items: list[Item]) -> list[Item]:

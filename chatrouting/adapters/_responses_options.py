@@ -9,10 +9,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
-from chatrouting.errors import BadRequestError, ConfigurationError, UnsupportedOptionError
+from chatrouting.errors import BadRequestError, UnsupportedOptionError
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
 
-logger = logging.getLogger("chatrouting.adapters")
+_log = logging.getLogger("chatrouting.adapters")
 
 Body: TypeAlias = dict[str, Any]
 
@@ -22,7 +22,7 @@ _SAME_NAME: Final = ("instructions", "temperature", "top_p", "max_output_tokens"
 
 _DROPPED: Final = ("top_k", "seed", "frequency_penalty", "presence_penalty")
 
-#: Fields that the client fills in itself; in `additional_properties` they would contradict it.
+#: Filled in by the client whatever `additional_properties` say.
 _RESERVED: Final = ("input", "model", "stream")
 
 _FORMATS: Final[Mapping[str, str]] = {"text": "text", "json": "json_object"}
@@ -31,44 +31,37 @@ _FORMATS: Final[Mapping[str, str]] = {"text": "text", "json": "json_object"}
 _HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation", "prompt")
 
 
-def request_body(options: ChatOptions, *, model: str, items: Sequence[Mapping[str, Any]]) -> Body:
+def request_body(
+    options: ChatOptions, *, provider: str, model: str, items: Sequence[Mapping[str, Any]]
+) -> Body:
     """Write a request, whole and streamed alike but for the field `stream`.
 
     `options.additional_properties` are merged last: lists (`include`, `tools`) are appended to,
     objects (`reasoning`, `text`, `metadata`) are merged key by key, anything else replaces what the
     options say, and None leaves the field out. So `{"store": True}` stores a response that has no
     conversation yet, and `{"store": None}` says nothing to a server that does not know the field;
-    encrypted reasoning is asked for only where `store` stays False.
+    encrypted reasoning is asked for only where `store` stays False. Input, model and mode are the
+    client's.
 
     Args:
         options: What the caller asks for.
+        provider: Who is asked, for the log.
         model: Model or deployment.
         items: The conversation, see `input_items`.
 
     Raises:
         UnsupportedOptionError: For an option that the API lacks and that changes the answer.
-        ConfigurationError: If `additional_properties` hold a field that the client fills in.
         BadRequestError: If nothing is left to be sent.
     """
     extra = dict(options.additional_properties or {})
-    _refuse(options, extra)
-    body: Body = {"model": model, "input": list(items)}
-    for name in _SAME_NAME:
-        value = getattr(options, name)
-        if value is not None:
-            body[name] = value
-    if options.reasoning_effort is not None:
-        body["reasoning"] = {"effort": options.reasoning_effort}
-    if options.response_format is not None:
-        body["text"] = {"format": _format(options.response_format)}
-    body |= _tools(options, has_tools=bool(options.tools or extra.get("tools")))
+    dropped = [f"additional_properties.{name}" for name in _RESERVED if name in extra]
+    dropped += [name for name in _DROPPED if getattr(options, name) is not None]
+    body: Body = {"model": model, "input": list(items), **_fields(options)}
+    _add_tools(body, options, dropped, has_tools=bool(options.tools or extra.get("tools")))
     body |= _state(options, extra)
-    for name, value in extra.items():
-        if value is None:
-            body.pop(name, None)
-        else:
-            body[name] = _merged(body.get(name), value)
-    _log_dropped(options, body)
+    _add_extras(body, extra)
+    if dropped:
+        _log.warning("adapters.options_dropped provider=%s options=%s", provider, ",".join(dropped))
     if not items and not any(body.get(name) for name in _HELD_BY_PROVIDER):
         raise BadRequestError(
             "no message holds anything that can be sent; "
@@ -77,23 +70,33 @@ def request_body(options: ChatOptions, *, model: str, items: Sequence[Mapping[st
     return body
 
 
+def is_continued(options: ChatOptions) -> bool:
+    """Say whether the provider holds what came before the messages."""
+    extra = options.additional_properties or {}
+    return options.conversation_id is not None or any(map(extra.get, _HELD_BY_PROVIDER))
+
+
 def is_stored(body: Mapping[str, Any]) -> bool:
     """Say whether the provider keeps the answer to a request, as far as the request decides."""
     return body.get("store") is not False
 
 
-def _refuse(options: ChatOptions, extra: Mapping[str, Any]) -> None:
+def _fields(options: ChatOptions) -> Body:
     if options.stop_sequences:
         raise UnsupportedOptionError(
             f"stop_sequences has {len(options.stop_sequences)} entries; the Responses API has no "
             "such option. Leave it out, or use a client of the Chat Completions API."
         )
-    for name in _RESERVED:
-        if name in extra:
-            raise ConfigurationError(
-                f"additional_properties holds {name!r}, which the client fills in itself. "
-                "Remove it; the model is ChatOptions.model."
-            )
+    body: Body = {}
+    for name in _SAME_NAME:
+        value = getattr(options, name)
+        if value is not None:
+            body[name] = value
+    if options.reasoning_effort is not None:
+        body["reasoning"] = {"effort": options.reasoning_effort}
+    if options.response_format is not None:
+        body["text"] = {"format": _format(options.response_format)}
+    return body
 
 
 def _format(value: str | JsonSchemaFormat) -> Body:
@@ -109,18 +112,20 @@ def _format(value: str | JsonSchemaFormat) -> Body:
     return {"type": _FORMATS[value]}
 
 
-def _tools(options: ChatOptions, *, has_tools: bool) -> Body:
-    body: Body = {}
+def _add_tools(body: Body, options: ChatOptions, dropped: list[str], *, has_tools: bool) -> None:
+    """Add what concerns tools. Without any there is nothing to choose or to allow."""
     if options.tools:
         body["tools"] = [_tool(tool) for tool in options.tools]
-    if options.tool_choice in ("auto", "none", "required"):
-        body["tool_choice"] = options.tool_choice
-    elif options.tool_choice is not None:
-        body["tool_choice"] = {"type": "function", "name": options.tool_choice}
-    # Without tools there is nothing to allow, and some servers refuse the field alone.
-    if options.allow_multiple_tool_calls is not None and has_tools:
-        body["parallel_tool_calls"] = options.allow_multiple_tool_calls
-    return body
+    choice = options.tool_choice
+    if choice == "required" or (choice in ("auto", "none") and has_tools):
+        body["tool_choice"] = choice
+    elif choice not in (None, "auto", "none"):
+        body["tool_choice"] = {"type": "function", "name": choice}
+    if options.allow_multiple_tool_calls is not None:
+        if has_tools:
+            body["parallel_tool_calls"] = options.allow_multiple_tool_calls
+        else:
+            dropped.append("allow_multiple_tool_calls")
 
 
 def _tool(tool: Tool) -> Body:
@@ -146,6 +151,16 @@ def _state(options: ChatOptions, extra: Mapping[str, Any]) -> Body:
     return body
 
 
+def _add_extras(body: Body, extra: Mapping[str, Any]) -> None:
+    for name, value in extra.items():
+        if name in _RESERVED:
+            continue
+        if value is None:
+            body.pop(name, None)
+        else:
+            body[name] = _merged(body.get(name), value)
+
+
 def _merged(ours: object, theirs: object) -> object:
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         return {**cast("Body", ours), **cast("Body", theirs)}
@@ -153,11 +168,3 @@ def _merged(ours: object, theirs: object) -> object:
         mine = cast("list[object]", ours)
         return mine + [value for value in cast("list[object]", theirs) if value not in mine]
     return theirs
-
-
-def _log_dropped(options: ChatOptions, body: Body) -> None:
-    dropped = [name for name in _DROPPED if getattr(options, name) is not None]
-    if options.allow_multiple_tool_calls is not None and "parallel_tool_calls" not in body:
-        dropped.append("allow_multiple_tool_calls")
-    if dropped:
-        logger.warning("adapter.options_dropped api=responses options=%s", ",".join(dropped))

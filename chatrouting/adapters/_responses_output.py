@@ -4,17 +4,14 @@ The parts of one response object: facts, usage, finish reason, the texts of its 
 events, and the whole answer as the last of them, is the subject of `_responses_events`.
 """
 
-import math
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
 from chatrouting.adapters._errors import Errors
+from chatrouting.adapters._json import Json, as_count, as_object, as_objects, as_text
 from chatrouting.policies.error_body import holds_error
 from chatrouting.responses import FinishReason
 from chatrouting.usage import Usage
-
-Json: TypeAlias = Mapping[str, Any]
 
 _INCOMPLETE: Final[Mapping[str, FinishReason]] = {
     "max_output_tokens": FinishReason.LENGTH,
@@ -23,23 +20,6 @@ _INCOMPLETE: Final[Mapping[str, FinishReason]] = {
 
 #: Items that become contents of a message; the others are kept as they came.
 CONTENT_ITEMS: Final = frozenset({"message", "reasoning", "function_call"})
-
-
-def as_object(value: object) -> Json:
-    """Return a JSON object; an empty one for anything else."""
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def as_objects(value: object) -> list[Json]:
-    """Return the objects of a JSON list; none for anything else."""
-    if not isinstance(value, list):
-        return []
-    return [cast("Json", item) for item in cast("list[object]", value) if isinstance(item, dict)]
-
-
-def as_text(value: object) -> str:
-    """Return a JSON string; an empty one for anything else."""
-    return value if isinstance(value, str) else ""
 
 
 def as_answer(body: object, errors: Errors, headers: Mapping[str, str]) -> Json:
@@ -56,17 +36,6 @@ def as_answer(body: object, errors: Errors, headers: Mapping[str, str]) -> Json:
     if is_pending(response) and not response.get("background"):
         raise errors.unreadable(f"a response that is {response['status']!r}", headers=headers)
     return response
-
-
-def created_at(response: Json) -> datetime | None:
-    """Return when the response was made; None if it does not say."""
-    seconds = response.get("created_at")
-    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def is_pending(response: Json) -> bool:
@@ -93,17 +62,12 @@ def usage(response: Json) -> Usage | None:
     read = as_object(report.get("input_tokens_details"))
     written = as_object(report.get("output_tokens_details"))
     return Usage(
-        input_tokens=_count(report, "input_tokens"),
-        output_tokens=_count(report, "output_tokens"),
-        cache_read_input_tokens=_count(read, "cached_tokens"),
-        cache_write_input_tokens=_count(read, "cache_write_tokens"),
-        reasoning_output_tokens=_count(written, "reasoning_tokens"),
+        input_tokens=as_count(report.get("input_tokens")),
+        output_tokens=as_count(report.get("output_tokens")),
+        cache_read_input_tokens=as_count(read.get("cached_tokens")),
+        cache_write_input_tokens=as_count(read.get("cache_write_tokens")),
+        reasoning_output_tokens=as_count(written.get("reasoning_tokens")),
     )
-
-
-def _count(report: Json, name: str) -> int | None:
-    value = report.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def conversation_id(response: Json, *, is_stored: bool) -> str | None:

@@ -19,7 +19,10 @@ HERE = "openai https://api.openai.com/v1 gpt-x"
 
 
 def parser(*, is_stored=False):
-    return ResponsesParser(Errors("openai", "gpt-x"), origin=HERE, is_stored=is_stored)
+    by = ResponsesParser(Errors("openai", "gpt-x"))
+    by.origin = HERE
+    by.is_stored = is_stored
+    return by
 
 
 def event(kind, **fields):

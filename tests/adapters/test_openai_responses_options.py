@@ -5,8 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from chatrouting.adapters._responses_options import is_stored, request_body
-from chatrouting.errors import BadRequestError, ConfigurationError, UnsupportedOptionError
+from chatrouting.adapters._responses_options import is_continued, is_stored, request_body
+from chatrouting.errors import BadRequestError, UnsupportedOptionError
 from chatrouting.failure import FailureKind
 from chatrouting.options import ChatOptions, JsonSchemaFormat, RoutingHints, Tool
 
@@ -29,7 +29,7 @@ SCHEMA = {"type": "object", "properties": {}}
 
 
 def body(*, items=(ITEM,), **options):
-    return request_body(ChatOptions(**options), model="gpt-x", items=items)
+    return request_body(ChatOptions(**options), provider="openai", model="gpt-x", items=items)
 
 
 def test_without_options_a_request_is_stateless():
@@ -70,8 +70,12 @@ def test_without_options_a_request_is_stateless():
             {"tools": [{"type": "function", "name": "now", "parameters": SCHEMA}]},
         ),
         ({"tools": ()}, {}),
-        ({"tool_choice": "auto"}, {"tool_choice": "auto"}),
-        ({"tool_choice": "none"}, {"tool_choice": "none"}),
+        ({"tool_choice": "auto"}, {}),
+        ({"tool_choice": "none"}, {}),
+        (
+            {"tools": [LOOK], "tool_choice": "none"},
+            {"tools": [LOOK_BODY], "tool_choice": "none"},
+        ),
         ({"tool_choice": "required"}, {"tool_choice": "required"}),
         ({"tool_choice": "look"}, {"tool_choice": {"type": "function", "name": "look"}}),
         (
@@ -233,9 +237,23 @@ def test_additional_properties_have_the_last_word(options, extra, expected):
 
 
 @pytest.mark.parametrize("name", ["input", "model", "stream"])
-def test_additional_properties_cannot_replace_what_the_client_fills_in(name):
-    with pytest.raises(ConfigurationError, match=name):
-        body(additional_properties={name: "x"})
+def test_additional_properties_cannot_replace_what_the_client_fills_in(name, caplog):
+    assert body(additional_properties={name: "x"}) == STATELESS
+    assert f"additional_properties.{name}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, False),
+        ({"conversation_id": "resp_1"}, True),
+        ({"additional_properties": {"previous_response_id": "resp_1"}}, True),
+        ({"additional_properties": {"store": True}}, False),
+    ],
+    ids=["alone", "conversation", "by-hand", "stored"],
+)
+def test_a_request_may_go_on_from_what_the_provider_holds(options, expected):
+    assert is_continued(ChatOptions(**options)) is expected
 
 
 def test_a_request_without_anything_to_say_is_refused_here():
@@ -262,7 +280,8 @@ def test_the_callers_values_are_not_changed():
     extra = {"include": ["x"], "reasoning": {"summary": "auto"}}
     options = ChatOptions(additional_properties=extra, reasoning_effort="low", tools=[LOOK])
 
-    request_body(options, model="gpt-x", items=[ITEM])["include"].append("y")
+    sent = request_body(options, provider="openai", model="gpt-x", items=[ITEM])
+    sent["include"].append("y")
 
     assert extra == {"include": ["x"], "reasoning": {"summary": "auto"}}
     assert options == ChatOptions(additional_properties=extra, reasoning_effort="low", tools=[LOOK])
