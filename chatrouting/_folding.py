@@ -28,10 +28,14 @@ class UsageFold:
         self._by_response: dict[str | None, Usage] = {}
 
     def add(self, response_id: str | None, usage: Usage) -> None:
-        """Take one report; `response_id` None means the response reported on last."""
+        """Take one report; `response_id` None means the response reported on last.
+
+        An id that comes after a report without one names that response.
+        """
         if response_id is None and self._by_response:
             response_id = next(reversed(self._by_response))
-        earlier = self._by_response.pop(response_id, None)
+        known = response_id if None not in self._by_response else None
+        earlier = self._by_response.pop(known, None)
         self._by_response[response_id] = earlier.updated_by(usage) if earlier else usage
 
     @property
