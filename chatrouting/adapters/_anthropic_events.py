@@ -117,7 +117,7 @@ class EventReader:
         self._readers = {
             "message_start": self._start,
             "content_block_start": self._start_block,
-            "content_block_delta": self._delta,
+            "content_block_delta": self.read_delta,
             "content_block_stop": self._stop_block,
             "message_delta": self._finish,
             "message_stop": self._stop,
@@ -171,7 +171,8 @@ class EventReader:
         block = self._blocks[index] = _Block(start, self._names)
         return block
 
-    def _delta(self, event: Json) -> list[ChatResponseUpdate]:
+    def read_delta(self, event: Json) -> list[ChatResponseUpdate]:
+        """Read a `content_block_delta`, as most events are."""
         delta = as_object(event.get("delta"))
         kind = as_text(delta.get("type"))
         block = self._block(event.get("index"), kind)

@@ -320,7 +320,7 @@ def _merge(body: Body, extra: Mapping[str, Any]) -> None:
 def _merged(ours: Any, theirs: Any) -> Any:
     merged: Any = theirs
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        merged = {**ours, **theirs}
+        merged = cast("Body", {**ours, **theirs})
     elif isinstance(ours, list) and isinstance(theirs, list | tuple):
         merged = [*ours, *theirs]
     return merged
