@@ -108,7 +108,7 @@ async def _arguments_stay_as_they_are(trial: Trial) -> None:
         ChatMessage(Role.USER, trial.prompt),
         {"role": "user", "content": [{"type": "text", "text": trial.prompt}]},
     ]
-    options = trial.options
+    options = deepcopy(trial.options)  # a broken client must not change those of the next check
     before = deepcopy((messages, options))
     async with trial.client() as client:
         await client.get_response(messages, options)
