@@ -30,6 +30,9 @@ logger = logging.getLogger("chatrouting.adapters")
 
 Body: TypeAlias = dict[str, Any]
 
+#: The API wants a limit with every request. Thinking counts towards it and gets room of its own.
+DEFAULT_MAX_TOKENS: Final = 4096
+
 JSON_INSTRUCTION: Final = "Answer with one JSON object and nothing else."
 
 #: The last API version that knows sampling values, by the provider's name where it differs.
@@ -44,7 +47,7 @@ _NOT_OFFERED: Final = ("seed", "frequency_penalty", "presence_penalty")
 _RESERVED: Final = ("messages", "model", "stream")
 
 _EFFORTS: Final[Mapping[str, str]] = {"minimal": "low"}
-#: Tokens of thought for models that are told a budget.
+#: Room for thought, in tokens; for older models the budget that they are told.
 _BUDGETS: Final[Mapping[str, int]] = {
     "minimal": 1024,
     "low": 2048,
@@ -73,7 +76,11 @@ class Request:
 
 
 def request(
-    messages: Sequence[ChatMessage], options: ChatOptions, target: Target, max_tokens: int
+    messages: Sequence[ChatMessage],
+    options: ChatOptions,
+    target: Target,
+    *,
+    limit: int | None = None,
 ) -> Request:
     """Write a request, whole and streamed alike but for the field `stream`.
 
@@ -85,8 +92,8 @@ def request(
         messages: The conversation.
         options: What the caller asks for.
         target: Who is asked.
-        max_tokens: Sent where the options set no limit, as the API wants one. A thinking budget
-            is added to it.
+        limit: Sent as `max_tokens` where the options set no limit; None for the default, and room
+            for thinking where it is asked for.
 
     Raises:
         UnsupportedOptionError: For an option or content that the API or the model lacks and that
@@ -98,15 +105,16 @@ def request(
     _refuse(options, extra, target)
     said = conversation(messages, target)
     writer = _Writer(options, extra, target)
+    limit = options.max_output_tokens or limit
     body: Body = {
         "model": target.model,
-        "max_tokens": options.max_output_tokens or max_tokens,
+        "max_tokens": limit or DEFAULT_MAX_TOKENS,
         "messages": said.messages,
     }
     body |= writer.system(said.system)
     body |= writer.tools(said.messages)
     body |= writer.output()
-    body |= writer.thinking(body)
+    body |= writer.thinking(body, limit)
     body |= writer.metadata()
     if options.stop_sequences:
         body["stop_sequences"] = list(options.stop_sequences)
@@ -175,8 +183,8 @@ class _Writer:
             config["effort"] = _EFFORTS.get(effort, effort)
         return {"output_config": config} if config else {}
 
-    def thinking(self, body: Body) -> Body:
-        """Write how to think; a budget is added to a limit that the caller did not set."""
+    def thinking(self, body: Body, limit: int | None) -> Body:
+        """Write how to think, and make room for it where the caller has set no limit."""
         effort = self._options.reasoning_effort
         if effort is None:
             return {}
@@ -190,19 +198,15 @@ class _Writer:
             # The API refuses thinking beside a forced tool; which tool is called matters more.
             self._dropped.append("thinking")
             return {}
+        room = _BUDGETS.get(effort, 0)
+        max_tokens = limit or DEFAULT_MAX_TOKENS + room
         if self._target.thinking == "adaptive":
-            return {"thinking": {"type": "adaptive"}}
-        return self._budget(effort, body["max_tokens"])
-
-    def _budget(self, effort: str, max_tokens: int) -> Body:
-        budget = _BUDGETS.get(effort)
-        if budget is None:
+            return {"max_tokens": max_tokens, "thinking": {"type": "adaptive"}}
+        if not room:
             raise self._target.unsupported(
                 f"reasoning_effort {effort!r}", f"use one of {', '.join(_BUDGETS)} or none."
             )
-        if self._options.max_output_tokens is None:
-            max_tokens += budget
-        thinking = {"type": "enabled", "budget_tokens": min(budget, max_tokens - 1)}
+        thinking = {"type": "enabled", "budget_tokens": min(room, max_tokens - 1)}
         return {"max_tokens": max_tokens, "thinking": thinking}
 
     def mend_thinking(self, body: Body, said: Conversation) -> None:

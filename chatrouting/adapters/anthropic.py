@@ -8,7 +8,7 @@ and time limits belong to the clients around this one.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 from chatrouting.adapters._anthropic_events import EventReader, read_message
 from chatrouting.adapters._anthropic_models import Target
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from chatrouting.adapters._anthropic_sdk import Client
     from chatrouting.adapters._source import HTTPAnswer
 
-__all__ = ["DEFAULT_MAX_OUTPUT_TOKENS", "AnthropicChatClient"]
-
-#: The API wants a limit with every request.
-DEFAULT_MAX_OUTPUT_TOKENS: Final = 4096
+__all__ = ["AnthropicChatClient"]
 
 
 @final
@@ -52,7 +49,7 @@ class AnthropicChatClient(ClosingClient):
         client: "Client | None" = None,
         model: str | None = None,
         *,
-        max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
+        max_output_tokens: int | None = None,
         decode: Literal["own", "sdk"] = "own",
     ) -> None:
         """Put a client of the SDK behind the protocol.
@@ -62,8 +59,9 @@ class AnthropicChatClient(ClosingClient):
                 loop at its first request, from the SDK's environment variables, which is closed
                 with this client.
             model: Asked for where the options name none.
-            max_output_tokens: Limit of an answer where the options set none. Thinking counts
-                towards it, except for a budget that this client chooses itself.
+            max_output_tokens: Limit of an answer where the options set none, as the API wants one;
+                thinking counts towards it. None for 4096, and room for thinking where the options
+                ask for it.
             decode: Who reads streams. "sdk" for the SDK's own iteration, which is much slower; the
                 binary streams of Bedrock are always read so.
 
@@ -71,7 +69,7 @@ class AnthropicChatClient(ClosingClient):
             TypeError: If `client` is something else.
             ConfigurationError: If `max_output_tokens` or `decode` is none of the above.
         """
-        if max_output_tokens < 1:
+        if max_output_tokens is not None and max_output_tokens < 1:
             raise ConfigurationError(
                 f"max_output_tokens is {max_output_tokens}; expected at least 1."
             )
@@ -137,7 +135,7 @@ class AnthropicChatClient(ClosingClient):
                 "Name one when the client is made, or in the options."
             )
         target = Target(self._connection.provider, model, self._connection.endpoint())
-        sent = request(messages, options, target, self._max_output_tokens)
+        sent = request(messages, options, target, limit=self._max_output_tokens)
         return _Call(sent, target.origin)
 
     def _errors(self, options: ChatOptions | None) -> Errors:

@@ -30,7 +30,7 @@ from chatrouting.errors import (
 )
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, JsonSchemaFormat, RoutingHints, Tool
-from chatrouting.responses import ChatResponse, FinishReason
+from chatrouting.responses import FinishReason
 from chatrouting.testing.provider_server import ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
@@ -46,13 +46,15 @@ COUNTS = Usage(
 RICH = Reply("Grüße, 世界", reasoning="Let me think.", tool_calls=[WEATHER], usage=COUNTS)
 
 
-def sdk_client(server: ProviderServer, **settings) -> anthropic.AsyncAnthropic:
+def sdk_client(server, *, max_retries=2):
     limits = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
     # Without certificates to load, and with one connection, so that leaks show.
     http = httpx2.AsyncClient(verify=False, limits=limits, timeout=5)
     return anthropic.AsyncAnthropic(
-        **{"base_url": server.anthropic_base_url, "api_key": "secret-key", "http_client": http}
-        | settings
+        base_url=server.anthropic_base_url,
+        api_key="secret-key",
+        http_client=http,
+        max_retries=max_retries,
     )
 
 
@@ -64,11 +66,11 @@ async def serving(*replies, model=MODEL, **settings):
         yield server, AnthropicChatClient(client, model)
 
 
-async def whole(client, messages="hi", options=None) -> ChatResponse:
+async def whole(client, messages="hi", options=None):
     return await client.get_response(messages, options)
 
 
-async def streamed(client, messages="hi", options=None) -> ChatResponse:
+async def streamed(client, messages="hi", options=None):
     return await client.get_streaming_response(messages, options).get_final_response()
 
 

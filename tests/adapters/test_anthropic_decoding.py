@@ -4,6 +4,7 @@ import json
 import re
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import anthropic
 import httpx2
@@ -90,9 +91,9 @@ async def test_body_that_is_kept_open_does_not_hold_up_the_end(anyio_backend):
 async def test_own_decoding_costs_a_fraction_of_the_sdks(anyio_backend):
     """At least five times less for each event; with updates made of them it is still cheaper."""
     body = _long_body()
-    decoding: list[float] = []
-    adapter: list[float] = []
-    iteration: list[float] = []
+    decoding = []
+    adapter = []
+    iteration = []
     async with _from_memory(body) as sdk:
         client = AnthropicChatClient(sdk, MODEL)
         for _ in range(5):
@@ -130,7 +131,7 @@ class _measured:  # noqa: N801  # reads as a statement
 
 def _long_body() -> bytes:
     delta = {"type": "text_delta", "text": "word "}
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "msg_1", "model": MODEL, "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         *[{"type": "content_block_delta", "index": 0, "delta": delta}] * 2000,
@@ -160,7 +161,7 @@ VERTEX = "/v1/projects/p/locations/europe-west1/publishers/anthropic/models"
 @asynccontextmanager
 async def recorded(make):
     """Give an adapter over an SDK client whose requests are answered here, and the requests."""
-    requests: list[httpx2.Request] = []
+    requests = []
 
     def answer(request):
         requests.append(request)

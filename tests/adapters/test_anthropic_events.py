@@ -1,6 +1,7 @@
 """How events and whole messages of the Messages API become updates and responses."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from chatrouting.adapters._anthropic_events import EventReader, read_message
 from chatrouting.adapters._anthropic_raw import KEY
 from chatrouting.contents import (
+    Content,
     ReasoningContent,
     RefusalContent,
     TextContent,
@@ -21,24 +23,24 @@ from chatrouting.usage import Usage
 HERE = "anthropic https://api.anthropic.com claude-x"
 
 
-def start(**usage) -> dict:
+def start(**usage) -> dict[str, Any]:
     message = {"id": "msg_1", "model": "claude-x-1", "role": "assistant", "content": []}
     return {"type": "message_start", "message": message | ({"usage": usage} if usage else {})}
 
 
-def block(index, **content) -> dict:
+def block(index, **content) -> dict[str, Any]:
     return {"type": "content_block_start", "index": index, "content_block": content}
 
 
-def delta(index, kind, **fields) -> dict:
+def delta(index, kind, **fields) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
 
 
-def stop(index) -> dict:
+def stop(index) -> dict[str, Any]:
     return {"type": "content_block_stop", "index": index}
 
 
-def finish(reason="end_turn", usage=None, **fields) -> dict:
+def finish(reason="end_turn", usage=None, **fields) -> dict[str, Any]:
     return {
         "type": "message_delta",
         "delta": {"stop_reason": reason, **fields},
@@ -49,7 +51,7 @@ def finish(reason="end_turn", usage=None, **fields) -> dict:
 END = {"type": "message_stop"}
 
 
-def text(index, *pieces) -> list[dict]:
+def text(index, *pieces) -> list[dict[str, Any]]:
     deltas = [delta(index, "text_delta", text=piece) for piece in pieces]
     return [block(index, type="text", text=""), *deltas, stop(index)]
 
@@ -63,7 +65,7 @@ def folded(*events, trimmed="") -> ChatResponse:
     return ChatResponse.from_updates(updates(*events, trimmed=trimmed))
 
 
-def contents(*events, trimmed="") -> tuple:
+def contents(*events, trimmed="") -> tuple[Content, ...]:
     (message,) = folded(*events, trimmed=trimmed).messages
     return message.contents
 

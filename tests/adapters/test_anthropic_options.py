@@ -1,6 +1,7 @@
 """How options become a request of the Messages API."""
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -22,17 +23,17 @@ CALLED = (
 )
 
 
-def write(*messages, model=NEW, provider="anthropic", max_tokens=4096, **options) -> Request:
+def write(*messages, model=NEW, provider="anthropic", limit=None, **options) -> Request:
     target = Target(provider, model, "https://api.anthropic.com")
     said = as_messages(messages or "hi")
-    return request(said, ChatOptions(**options), target, max_tokens)
+    return request(said, ChatOptions(**options), target, limit=limit)
 
 
-def body(*messages, **settings) -> dict:
+def body(*messages, **settings) -> dict[str, Any]:
     return write(*messages, **settings).body
 
 
-def dropped(caplog) -> str:
+def dropped(caplog):
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.message.startswith("adapter.options_dropped api=messages model=")
@@ -63,11 +64,19 @@ def test_nothing_but_the_required_fields_is_sent_by_default():
         ({"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}),
         (
             {"reasoning_effort": "high"},
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+            {
+                "thinking": {"type": "adaptive"},
+                "output_config": {"effort": "high"},
+                "max_tokens": 4096 + 16384,
+            },
         ),
         (
             {"reasoning_effort": "minimal"},
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            {
+                "thinking": {"type": "adaptive"},
+                "output_config": {"effort": "low"},
+                "max_tokens": 4096 + 1024,
+            },
         ),
         ({"metadata": {"user_id": "u1"}}, {"metadata": {"user_id": "u1"}}),
         ({"metadata": {}}, {}),
@@ -246,6 +255,23 @@ def test_budget_stays_where_the_loop_has_its_reasoning():
     written = body(CALLED[0], message, CALLED[2], tools=[TOOL], model=OLD, reasoning_effort="low")
 
     assert written["thinking"]["type"] == "enabled"
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "max_tokens"),
+    [
+        ({}, None, 4096),
+        ({}, 64_000, 64_000),
+        ({"max_output_tokens": 7}, 64_000, 7),
+        ({"reasoning_effort": "high"}, 64_000, 64_000),
+        ({"reasoning_effort": "high", "max_output_tokens": 7}, None, 7),
+        ({"reasoning_effort": "none"}, None, 4096),
+        ({"reasoning_effort": "word of the provider"}, None, 4096),
+    ],
+)
+def test_limit_that_was_set_is_never_exceeded(options, limit, max_tokens):
+    """Room for thinking is added to the default only: a set limit may be all a model has."""
+    assert body(limit=limit, **options)["max_tokens"] == max_tokens
 
 
 # -- tools -----------------------------------------------------------------------------------------
@@ -427,9 +453,9 @@ def test_options_and_tools_are_not_changed():
     )
     target = Target("anthropic", NEW, "https://api.anthropic.com")
 
-    first = request(as_messages("hi"), options, target, 1).body
+    first = request(as_messages("hi"), options, target).body
     first["tools"].append("mine")
-    again = request(as_messages("hi"), options, target, 1).body
+    again = request(as_messages("hi"), options, target).body
 
     assert len(again["tools"]) == 2
     assert schema == {"type": "object", "properties": {"a": {"type": "object"}}}

@@ -2,6 +2,7 @@
 
 import base64
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -57,19 +58,19 @@ def call(call_id="call_1", name="look", **arguments) -> ToolCallContent:
     return ToolCallContent(call_id, name, arguments)
 
 
-def use(call_id="call_1", name="look", **arguments) -> dict:
+def use(call_id="call_1", name="look", **arguments) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def result(call_id="call_1", content="42", **more) -> dict:
+def result(call_id="call_1", content="42", **more) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
 
 
-def not_answered(call_id="call_1") -> dict:
+def not_answered(call_id="call_1") -> dict[str, Any]:
     return result(call_id, NOT_ANSWERED, is_error=True)
 
 
-def turns(*messages, target=TARGET) -> list[tuple[str, list[dict]]]:
+def turns(*messages, target=TARGET) -> list[tuple[str, list[dict[str, Any]]]]:
     said = write(*messages, target=target)
     return [(turn["role"], turn["content"]) for turn in said.messages]
 
@@ -533,7 +534,7 @@ def test_bedrock_fetches_nothing():
 
 # -- answers that hold more than contents ----------------------------------------------------------
 
-SEARCH = [
+SEARCH: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": "hm", "signature": "sig"},
     {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": "x"}},
     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
