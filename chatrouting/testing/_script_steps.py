@@ -1,6 +1,7 @@
 """The steps that a script is made of, and the words that make them."""
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final
@@ -170,7 +171,16 @@ def finishes(reason: FinishReason | str = FinishReason.STOP, usage: Usage | None
 
 
 def waits(seconds: float) -> Waits:
-    """Wait, in the time of the event loop: virtual time passes at once."""
+    """Wait, in the time of the event loop: virtual time passes at once.
+
+    Raises:
+        ConfigurationError: If `seconds` is less than 0 or not finite.
+    """
+    if not 0 <= seconds < math.inf:
+        raise ConfigurationError(
+            f"waits was given {seconds}; expected seconds, at least 0. To wait without an end "
+            "use waits_forever()."
+        )
     return Waits(seconds)
 
 

@@ -9,15 +9,19 @@ The only file of the test kit that may look at asyncio.
 """
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from importlib import import_module
-from typing import Any, final
+from typing import Any, TypeVarTuple, Unpack, final
 
 from typing_extensions import override
 
 __all__ = ["ManualClock", "VirtualTimeEventLoop", "virtual_time_backends"]
+
+Arguments = TypeVarTuple("Arguments")
 
 
 @final
@@ -87,6 +91,20 @@ class VirtualTimeEventLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time, in seconds."""
         return self._clock()
+
+    @override
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: Unpack[Arguments],
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Set a timer; one at infinity, as `anyio.sleep_forever` sets it, never has its turn."""
+        if when == math.inf:
+            # Left out of the schedule, or time would jump on by days for as long as it waits.
+            return asyncio.TimerHandle(when, callback, args, self, context)
+        return super().call_at(when, callback, *args, context=context)
 
 
 def virtual_time_backends(

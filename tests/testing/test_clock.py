@@ -78,6 +78,16 @@ class TestVirtualTime:
 
         assert anyio.current_time() == began
 
+    async def test_waiting_for_ever_does_not_move_time(self, anyio_backend):
+        began = anyio.current_time()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.sleep_forever)
+            await anyio.to_thread.run_sync(lambda: None)
+            tasks.cancel_scope.cancel()
+
+        assert anyio.current_time() == began
+
     async def test_a_timeout_cancels_at_its_time(self, anyio_backend):
         began = anyio.current_time()
 

@@ -241,6 +241,12 @@ async def test_waiting_is_on_the_time_of_the_loop(anyio_backend, mode):
     assert anyio.current_time() - began == pytest.approx(3600)
 
 
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
+def test_a_wait_has_an_end(seconds):
+    with pytest.raises(ConfigurationError, match="use waits_forever"):
+        waits(seconds)
+
+
 @modes
 async def test_waiting_for_ever_ends_with_the_callers_cancellation(anyio_backend, mode):
     client = ScriptedChatClient(waits_forever())
