@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVarTuple, Unpack, final
+from typing import Any, TypeVarTuple, final
 
 from typing_extensions import override
 
@@ -96,8 +96,8 @@ class VirtualTimeEventLoop(asyncio.SelectorEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[[Unpack[Arguments]], object],
-        *args: Unpack[Arguments],
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Set a timer; one at infinity, as `anyio.sleep_forever` sets it, never has its turn."""
