@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from chatrouting.routing.context import RoutingContext, Selection
     from chatrouting.routing.failover import FailoverChatClient
     from chatrouting.routing.ordered import OrderedFailoverChatClient
+    from chatrouting.routing.retry import RetryChatClient
     from chatrouting.routing.router import RoutingChatClient
     from chatrouting.stream import ResponseStream
     from chatrouting.usage import Usage
@@ -67,6 +68,7 @@ _HOMES = {
     "RefusalContent": "contents",
     "RefusedLocallyError": "errors",
     "ResponseStream": "stream",
+    "RetryChatClient": "routing.retry",
     "Role": "messages",
     "RoutingAttempt": "attempt",
     "RoutingChatClient": "routing.router",
@@ -110,6 +112,7 @@ __all__ = [
     "RefusalContent",
     "RefusedLocallyError",
     "ResponseStream",
+    "RetryChatClient",
     "Role",
     "RoutingAttempt",
     "RoutingChatClient",

@@ -214,3 +214,16 @@ OTHER_TARGETS_DIFFER: Final = frozenset(
         FailureKind.REFUSED_LOCALLY,
     }
 )
+
+#: Failures that the same client may not meet again a moment later.
+MAY_PASS: Final = frozenset(
+    {
+        FailureKind.RATE_LIMITED,
+        FailureKind.OVERLOADED,
+        FailureKind.SERVER_ERROR,
+        FailureKind.TIMEOUT,
+        FailureKind.CONNECTION,
+        FailureKind.LOCAL_SATURATION,
+        FailureKind.CONFLICT,
+    }
+)

@@ -20,6 +20,7 @@ from chatrouting.policies._tables import (
     KIND_BY_CLASS,
     KIND_BY_STATUS,
     KIND_BY_WORD,
+    MAY_PASS,
     NETWORK_LIBRARIES,
     OTHER_TARGETS_DIFFER,
     PHRASES,
@@ -112,6 +113,11 @@ def failover_by_kind(context: object, attempt: "RoutingAttempt") -> bool:
         options = getattr(context, "options", None)
         return getattr(options, "conversation_id", None) is None
     return failure.kind in OTHER_TARGETS_DIFFER
+
+
+def retry_by_kind(context: object, attempt: "RoutingAttempt") -> bool:  # noqa: ARG001  # as above
+    """Ask the same client again only after a failure that may pass by itself."""
+    return attempt.failure is not None and attempt.failure.kind in MAY_PASS
 
 
 def _unwrap(error: BaseException) -> BaseException:

@@ -120,6 +120,8 @@ class RouterCall(StreamLayer):
         if parent is None and hints is not None and hints.timeout is not None:
             self._own_deadline = anyio.current_time() + hints.timeout
         self._deadline = self._own_deadline if parent is None else parent.deadline
+        if self._deadline is not None:
+            context.deadline = self._deadline
 
     async def _end_failed(self, error: BaseException) -> BaseException:
         """Tell of the end of a request that raises, and return what it raises."""

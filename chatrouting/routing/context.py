@@ -1,5 +1,6 @@
 """What a policy sees of a request, and what it may answer."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
@@ -43,6 +44,7 @@ class RoutingContext:
         is_streaming: The caller wants a stream.
         request_id: Shared by all routers that the request passes.
         parent: The context of the router around this one, if there is one.
+        deadline: When the request ends, by the event loop's clock; infinity if it has no timeout.
         selection: The `Selection` that `select_client` last returned, None if it was no such.
     """
 
@@ -53,6 +55,7 @@ class RoutingContext:
         "_refused",
         "_routes",
         "_state",
+        "deadline",
         "is_streaming",
         "messages",
         "parent",
@@ -90,6 +93,7 @@ class RoutingContext:
         self.is_streaming = is_streaming
         self.request_id = request_id
         self.parent = parent
+        self.deadline = math.inf
         self.selection: Selection | None = None
         self._routes = routes if isinstance(routes, RouteTable) else RouteTable(routes)
         self._is_tried = [False] * len(self._routes.names)

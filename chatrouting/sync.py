@@ -1,0 +1,179 @@
+"""Chat clients for code that does not await: scripts, notebooks, worker threads.
+
+An event loop runs in a thread of its own for each `SyncChatClient`, and every call is handed to
+it. That works beside a loop that runs in the calling thread, but a coroutine must not call it: it
+would stand still while it waits. For throughput use the async clients.
+"""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Literal, Self, final
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from chatrouting.attempt import RoutingAttempt
+from chatrouting.client import ChatClient
+from chatrouting.errors import ClientClosedError
+from chatrouting.messages import MessagesInput
+from chatrouting.options import ChatOptions
+from chatrouting.responses import ChatResponse, ChatResponseUpdate
+from chatrouting.stream import ResponseStream
+
+
+@final
+class SyncResponseStream:
+    """A stream for code that does not await: an iterator and a context manager.
+
+    Read it to its end or close it, as its async original.
+    """
+
+    def __init__(self, stream: ResponseStream, portal: BlockingPortal) -> None:
+        self._stream = stream
+        self._portal = portal
+
+    def __iter__(self) -> Iterator[ChatResponseUpdate]:
+        return self
+
+    def __next__(self) -> ChatResponseUpdate:
+        update = self._portal.call(self._next)
+        if update is None:
+            raise StopIteration
+        return update
+
+    async def _next(self) -> ChatResponseUpdate | None:
+        # StopAsyncIteration cannot pass through a future.
+        return await anext(self._stream, None)
+
+    def get_final_response(self) -> ChatResponse:
+        """Read what is left and return the whole answer.
+
+        Raises:
+            StreamClosedError: If the stream was closed early.
+            Exception: Whatever broke the stream.
+        """
+        return self._portal.call(self._stream.get_final_response)
+
+    @property
+    def attempts(self) -> tuple[RoutingAttempt, ...]:
+        """The records of the outermost router so far."""
+        return self._stream.attempts
+
+    @property
+    def partial_response(self) -> ChatResponse:
+        """What was handed out so far, also after an error."""
+        return self._stream.partial_response
+
+    def close(self) -> None:
+        """End the stream early; does nothing after its end."""
+        self._portal.call(self._stream.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@final
+class SyncChatClient:
+    """Puts a chat client behind plain functions, from any thread.
+
+    Owns the client: closing closes it, in the loop that it has run in. The loop's thread starts
+    with the first call and does not keep the process from ending.
+    """
+
+    def __init__(
+        self, client: ChatClient, *, backend: Literal["asyncio", "trio"] = "asyncio"
+    ) -> None:
+        """Wrap a client.
+
+        Args:
+            client: Must not have been used in another event loop if it keeps connections.
+            backend: The event loop of the thread.
+
+        Raises:
+            TypeError: If `client` is None.
+        """
+        if client is None:
+            raise TypeError("client is None; expected a chat client.")
+        self._client = client
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._running: tuple[threading.Thread, BlockingPortal] | None = None
+        self._is_closed = False
+
+    def get_response(
+        self, messages: MessagesInput, options: ChatOptions | None = None
+    ) -> ChatResponse:
+        """Answer whole.
+
+        Raises:
+            ClientClosedError: If the client was closed.
+            Exception: What the client raised.
+        """
+        return self._portal().call(self._client.get_response, messages, options)
+
+    def get_streaming_response(
+        self, messages: MessagesInput, options: ChatOptions | None = None
+    ) -> SyncResponseStream:
+        """Answer piece by piece. Nothing is sent before the stream is first read.
+
+        Raises:
+            ClientClosedError: If the client was closed.
+        """
+        portal = self._portal()
+        return SyncResponseStream(self._client.get_streaming_response(messages, options), portal)
+
+    def close(self) -> None:
+        """Close the client and end its loop; may be called more than once.
+
+        Raises:
+            Exception: What closing the client raised; the loop has ended all the same.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            thread, portal = self._running or self._start()
+        try:
+            portal.call(self._client.aclose)
+        finally:
+            portal.call(portal.stop)
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _portal(self) -> BlockingPortal:
+        with self._lock:
+            if self._is_closed:
+                raise ClientClosedError("the client was closed; make requests before close.")
+            if self._running is None:
+                self._running = self._start()
+            return self._running[1]
+
+    def _start(self) -> tuple[threading.Thread, BlockingPortal]:
+        started: Future[BlockingPortal] = Future()
+
+        async def serve() -> None:
+            async with BlockingPortal() as portal:
+                started.set_result(portal)
+                await portal.sleep_until_stopped()
+
+        def run() -> None:
+            try:
+                anyio.run(serve, backend=self._backend)
+            except BaseException as error:
+                if started.done():
+                    raise
+                started.set_exception(error)  # such as: trio is not installed
+
+        # A daemon: a client that nobody closed does not keep the process from ending.
+        thread = threading.Thread(target=run, name="chatrouting-sync", daemon=True)
+        thread.start()
+        return thread, started.result()

@@ -1,0 +1,141 @@
+"""`SyncChatClient`: plain functions over an async client."""
+
+import subprocess
+import sys
+import threading
+
+import anyio
+import pytest
+
+from chatrouting import OrderedFailoverChatClient
+from chatrouting.errors import ClientClosedError, OverloadedError, StreamClosedError
+from chatrouting.sync import SyncChatClient
+from chatrouting.testing import ScriptedChatClient, fails, finishes, waits
+
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+def stack(*script):
+    leaf = ScriptedChatClient(*script)
+    first = ScriptedChatClient(fails(OverloadedError))
+    return leaf, OrderedFailoverChatClient({"first": first, "leaf": leaf})
+
+
+@BACKENDS
+def test_a_whole_answer_carries_its_attempts(backend):
+    _, router = stack("hello")
+
+    with SyncChatClient(router, backend=backend) as client:
+        response = client.get_response("hi")
+
+    assert response.text == "hello"
+    assert [attempt.route for attempt in response.attempts] == ["first", "leaf"]
+
+
+@BACKENDS
+def test_a_stream_is_an_iterator(backend):
+    _, router = stack("a", waits(0.001), "b", finishes("stop"))
+
+    with (
+        SyncChatClient(router, backend=backend) as client,
+        client.get_streaming_response("hi") as stream,
+    ):
+        assert [update.text for update in stream] == ["a", "b", ""]
+        assert list(stream) == []
+        assert stream.get_final_response().text == "ab"
+        assert len(stream.attempts) == 2
+
+
+@BACKENDS
+def test_leaving_a_stream_early_closes_it(backend):
+    leaf, router = stack("a", "b")
+    with SyncChatClient(router, backend=backend) as client:
+        with client.get_streaming_response("hi") as stream:
+            assert next(stream).text == "a"
+
+        assert leaf.streams_closed == 1
+        assert stream.partial_response.text == "a"
+        with pytest.raises(StreamClosedError):
+            stream.get_final_response()
+
+
+@BACKENDS
+def test_errors_come_out_as_they_are(backend):
+    error = OverloadedError("busy")
+    with (
+        SyncChatClient(ScriptedChatClient(fails(error)), backend=backend) as client,
+        pytest.raises(OverloadedError) as caught,
+    ):
+        client.get_response("hi")
+
+    assert caught.value is error
+
+
+@BACKENDS
+def test_closing_closes_the_client_and_ends_the_thread(backend):
+    leaf, router = stack("hello")
+    client = SyncChatClient(router, backend=backend)
+    client.get_response("hi")
+    before = {thread.name for thread in threading.enumerate()}
+
+    client.close()
+    client.close()
+
+    assert "chatrouting-sync" in before
+    assert "chatrouting-sync" not in {thread.name for thread in threading.enumerate()}
+    assert leaf.close_count == 1
+    with pytest.raises(ClientClosedError):
+        client.get_response("hi")
+
+
+def test_closing_an_unused_client_closes_what_it_wraps():
+    leaf = ScriptedChatClient("never")
+
+    SyncChatClient(leaf).close()
+
+    assert leaf.close_count == 1
+
+
+def test_many_threads_share_one_loop():
+    leaf = ScriptedChatClient(waits(0.001), "hello")
+    texts = []
+    with SyncChatClient(leaf) as client:
+        threads = [
+            threading.Thread(target=lambda: texts.append(client.get_response("hi").text))
+            for _ in range(20)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert texts == ["hello"] * 20
+
+
+async def test_it_works_beside_a_running_loop():
+    """A worker thread of an async program may use it."""
+    with SyncChatClient(ScriptedChatClient("hello")) as client:
+        response = await anyio.to_thread.run_sync(client.get_response, "hi")
+
+    assert response.text == "hello"
+
+
+def test_a_client_that_nobody_closed_lets_the_process_end():
+    program = (
+        "from chatrouting.sync import SyncChatClient\n"
+        "from chatrouting.testing import ScriptedChatClient\n"
+        "print(SyncChatClient(ScriptedChatClient('hello')).get_response('hi').text)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True
+    )
+
+    assert done.stdout == "hello\n"
+
+
+def test_none_and_unknown_backends_are_refused():
+    with pytest.raises(TypeError):
+        SyncChatClient(None)
+    with pytest.raises(LookupError):
+        SyncChatClient(ScriptedChatClient("x"), backend="nope").get_response("hi")
