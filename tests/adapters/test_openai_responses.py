@@ -30,11 +30,12 @@ from chatrouting.errors import (
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Principal, RoutingHints, Tool
 from chatrouting.responses import FinishReason
-from chatrouting.testing.provider_server import ProviderServer, Reply, ToolCall
+from chatrouting.testing.contract import check_chat_client
+from chatrouting.testing.provider_server import Gate, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
-#: The SDK leaves its own generators to the garbage collector, which trio reports.
-by_the_sdk = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+# HTTP library and SDK leave generators of streams to the garbage collector, as trio reports.
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
 MODEL = "gpt-x"
 WEATHER = ToolCall(id="call_7", name="weather", arguments=['{"city"', ': "Oslo"}'])
@@ -95,10 +96,14 @@ def sdk(request):
     return request.param
 
 
+@pytest.fixture(params=["own", "sdk"])
+def decode(request):
+    return request.param
+
+
 # -- answers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decode", ["own", pytest.param("sdk", marks=by_the_sdk)])
 async def test_a_rich_answer_reads_the_same_in_both_modes(anyio_backend, sdk, decode):
     """[BR-77] Text, reasoning with its origin, tool calls, usage, ids."""
     reply = Reply(
@@ -497,6 +502,23 @@ async def test_one_client_serves_many_tasks(anyio_backend):
     assert len(server.requests) == 10
 
 
+async def test_the_contract_of_chat_clients_is_kept(anyio_backend, decode):
+    same = Reply(id="resp_1")
+    waiting = Reply(gates={"content": Gate()})
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(ProviderServer(default=same))
+        slow = await stack.enter_async_context(ProviderServer(default=waiting))
+        http = await stack.enter_async_context(httpx2.AsyncClient(verify=False))
+
+        def client(of):
+            sdk_client = openai.AsyncOpenAI(
+                base_url=of.openai_base_url, api_key="k", http_client=http
+            )
+            return OpenAIResponsesChatClient(sdk_client, MODEL, decode=decode)
+
+        await check_chat_client(lambda: client(server), make_waiting_client=lambda: client(slow))
+
+
 # -- cost ------------------------------------------------------------------------------------------
 
 
@@ -559,7 +581,6 @@ def events(count):
     yield {"type": "response.completed", "response": {"id": "resp_1", "status": "completed"}}
 
 
-@by_the_sdk
 async def test_own_decoding_costs_at_most_a_fifth_of_the_sdks(anyio_backend):
     """Relative, so that the machine does not matter."""
     pieces = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events(500)]
