@@ -250,12 +250,12 @@ class ResponseStream:
     @property
     def usage(self) -> Usage | None:
         """Usage reported by what was handed out so far."""
-        return self._transcript.usage
+        return self._transcript.usage if self._heir is None else self._heir.usage
 
     @property
     def finish_reason(self) -> FinishReason | str | None:
         """The finish reason, once it was handed out."""
-        return self._transcript.finish_reason
+        return self._transcript.finish_reason if self._heir is None else self._heir.finish_reason
 
     @property
     def closing(self) -> float:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from chatrouting import ChatResponseUpdate, ResponseStream
+from chatrouting import ChatResponseUpdate, ResponseStream, Usage
 from chatrouting.errors import OverloadedError, StreamClosedError
 from chatrouting.stream import StreamLayer
 from chatrouting.testing import ScriptedChatClient, fails, finishes, update, waits_forever
@@ -239,6 +239,21 @@ async def test_an_adopted_stream_is_read_through_the_outer_one_only():
     assert inner_layer.ends == outer_layer.ends == [None]
     assert inner_layer.streams[-1] is outer_layer.streams[-1] is outer
     assert client.streams_closed == 1
+
+
+async def test_a_tap_of_an_adopted_stream_learns_usage_and_finish_reason_at_the_end():
+    """Middleware keeps the handle that it tapped, and a router around it takes the stream over."""
+    told = []
+    usage = Usage(output_tokens=3)
+    _, inner = stream_of("a", finishes(usage=usage))
+
+    async def on_end(error):
+        told.append((inner.usage, inner.finish_reason))
+
+    outer = deferred(deferred(inner.tap(on_end=on_end)))
+
+    await texts(outer)
+    assert told == [(usage, "stop")]
 
 
 async def test_what_was_read_ahead_passes_only_the_layers_that_have_not_seen_it():
