@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import deepcopy
@@ -561,6 +562,12 @@ async def least_cost(function, *arguments):
     return min(costs)
 
 
+untraced = pytest.mark.skipif(
+    sys.gettrace() is not None, reason="a tracer costs more than the code"
+)
+
+
+@untraced
 async def test_a_long_conversation_does_not_hold_up_the_loop(anyio_backend):
     """200 messages cost well under 5 ms; by the SDK's own method it is a fifth of a second."""
     body = {"id": "resp_1", "status": "completed", "output": []}
@@ -581,6 +588,7 @@ def events(count):
     yield {"type": "response.completed", "response": {"id": "resp_1", "status": "completed"}}
 
 
+@untraced
 async def test_own_decoding_costs_at_most_a_fifth_of_the_sdks(anyio_backend):
     """Relative, so that the machine does not matter."""
     pieces = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events(500)]

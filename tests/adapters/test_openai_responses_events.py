@@ -380,6 +380,7 @@ def test_a_call_that_was_cut_is_not_made_to_look_whole():
             done(message("Hello")),
         ],
         [added(message()), event("output_text.done", text="Hello", output_index=0)],
+        [event("output_text.done", text="Hello", output_index=0)],
         [added(message()), done(message("Hello"))],
         [done(message("Hello"))],
         [delta("output_text", "Hello", item_id="msg_1")],
@@ -390,6 +391,7 @@ def test_a_call_that_was_cut_is_not_made_to_look_whole():
     ids=[
         "deltas",
         "part-only",
+        "unannounced-part",
         "item-only",
         "unannounced-item",
         "unannounced-delta",
