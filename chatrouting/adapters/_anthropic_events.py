@@ -7,12 +7,13 @@ first delta, one that was not ended ends with the message.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 from chatrouting.adapters._anthropic_inbound import (
     CallNames,
     Json,
     Seam,
+    as_list,
     as_object,
     as_text,
     finish_reason,
@@ -49,7 +50,7 @@ def read_message(message: Json, *, origin: str, trimmed: str) -> ChatResponse:
 
 def _events(message: Json) -> Iterator[Json]:
     yield {"type": "message_start", "message": message}
-    for index, block in enumerate(cast("list[object]", message.get("content") or [])):
+    for index, block in enumerate(as_list(message.get("content"))):
         yield {"type": "content_block_start", "index": index, "content_block": block}
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": message, "usage": message.get("usage")}
@@ -66,7 +67,7 @@ class _Block:
         self.call_id = names.of(start.get("id")) if self.kind == "tool_use" else ""
         self.pieces: list[str] = []
         self.signature = as_text(start.get("signature"))
-        self.citations: list[Any] = []
+        self.citations = [*as_list(start.get("citations"))]
 
     def whole(self) -> Json:
         """Return the block as it stands in a whole message."""
@@ -75,8 +76,7 @@ class _Block:
             return {"type": "thinking", "thinking": text, "signature": self.signature}
         if self.kind == "text" and (self.pieces or self.citations):
             text = as_text(self.start.get("text")) + "".join(self.pieces)
-            citations = [*(self.start.get("citations") or ()), *self.citations]
-            return {**self.start, "text": text, "citations": citations or None}
+            return {**self.start, "text": text, "citations": self.citations or None}
         if self.pieces:
             return {**self.start, "input": _parsed("".join(self.pieces))}
         return self.start

@@ -31,6 +31,11 @@ def as_object(value: object) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
+def as_list(value: object) -> list[object]:
+    """Return a JSON list; an empty one for anything else."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
 def as_text(value: object) -> str:
     """Return a JSON string; an empty one for anything else."""
     return value if isinstance(value, str) else ""

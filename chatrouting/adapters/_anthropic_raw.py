@@ -18,9 +18,14 @@ _PLAIN: Final = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 def keep(blocks: Sequence[Mapping[str, Any]], origin: str) -> dict[str, Any] | None:
     """Return the properties of a message with these blocks; None if its contents say it all."""
-    if all(block.get("type") in _PLAIN and not block.get("citations") for block in blocks):
+    if all(_is_plain(block) for block in blocks):
         return None
     return {KEY: {"origin": origin, "content": list(blocks)}}
+
+
+def _is_plain(block: Mapping[str, Any]) -> bool:
+    kind = block.get("type")
+    return isinstance(kind, str) and kind in _PLAIN and not block.get("citations")
 
 
 def kept_blocks(message: ChatMessage, origin: str) -> Sequence[Mapping[str, Any]] | None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import deepcopy
@@ -437,6 +438,8 @@ async def test_large_conversation_does_not_hold_up_the_event_loop(anyio_backend)
         ChatMessage("assistant" if n % 2 else "user", [f"message {n} " + "word " * 40, "and more"])
         for n in range(199)
     ]
+    if sys.gettrace() is not None:
+        pytest.skip("times mean nothing while every line is traced")
     async with serving() as (_, client):
         await whole(client)
         await whole(client, messages)

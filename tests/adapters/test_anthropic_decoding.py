@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -90,6 +91,8 @@ async def test_body_that_is_kept_open_does_not_hold_up_the_end(anyio_backend):
 
 async def test_own_decoding_costs_a_fraction_of_the_sdks(anyio_backend):
     """At least five times less for each event; with updates made of them it is still cheaper."""
+    if sys.gettrace() is not None:
+        pytest.skip("times mean nothing while every line is traced")
     body = _long_body()
     decoding = []
     adapter = []

@@ -116,10 +116,11 @@ def test_only_output_counts_as_output():
         ({}, [""], {}, "{}"),
         (None, [], {}, "{}"),
         ({"a": 1}, [], {"a": 1}, '{"a": 1}'),
+        ('{"a"', [], {}, '{"a"'),
         ({}, ['{"a":'], {}, '{"a":'),
         ({}, ["[1]"], {}, "[1]"),
     ],
-    ids=["fragments", "none", "empty", "null", "all at the start", "cut", "no object"],
+    ids=["fragments", "none", "empty", "null", "all at the start", "text", "cut", "no object"],
 )
 def test_arguments_of_a_call(given, pieces, arguments, raw):
     """Invalid arguments keep their text and never raise; none at all are an empty object."""
@@ -424,6 +425,18 @@ def test_server_tools_and_citations_are_kept_as_they_came():
     (message,) = streamed.messages
     assert message.contents == (ReasoningContent("hm", "sig", HERE), TextContent("found"))
     assert message.additional_properties == {KEY: {"origin": HERE, "content": blocks}}
+
+
+def test_input_of_a_server_tool_that_was_cut_is_kept_empty():
+    response = folded(
+        start(),
+        block(0, type="server_tool_use", id="srvtoolu_1", name="web_search", input={}),
+        delta(0, "input_json_delta", partial_json='{"q"'),
+        finish("max_tokens"),
+    )
+
+    (kept,) = response.messages[0].additional_properties[KEY]["content"]
+    assert kept["input"] == {}
 
 
 # -- the seam of a continued answer ----------------------------------------------------------------
