@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from chatrouting.adapters._chat_calls import ToolCallReader
 from chatrouting.adapters._chat_reasoning import ReasoningReader
@@ -33,9 +33,11 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 }
 #: Fields that are read or that say nothing; whatever else a server sends is kept as a property.
 _KNOWN_OF_CHUNK: Final = frozenset(
-    {"id", "object", "created", "model", "choices", "usage", "error", "obfuscation", "x_groq"}
+    {"id", "object", "created", "model", "choices", "usage", "error", "obfuscation"}
 )
 _KNOWN_OF_CHOICE: Final = frozenset({"index", "delta", "message", "finish_reason"})
+#: Fields of a choice in a chunk that says nothing but text.
+_PLAIN_CHOICE: Final = frozenset({"index", "delta", "finish_reason", "logprobs"})
 _KNOWN_OF_DELTA: Final = frozenset(
     {
         "role",
@@ -94,6 +96,8 @@ class ChatParser:
 
     def feed_object(self, data: Json) -> Sequence[ChatResponseUpdate]:
         """Take one chunk; see `StreamParser`."""
+        if self._has_choice and (text := self._plain_text(data)):
+            return (ChatResponseUpdate((TextContent(text),), response_id=data.get("id") or None),)
         if holds_error(data):
             raise self._errors.of_answer(status=200, headers={}, body=data)
         contents: list[Content] = []
@@ -124,14 +128,18 @@ class ChatParser:
             ),
         )
 
+    def _plain_text(self, data: Json) -> str:
+        """Return the text of a chunk that says nothing else, as nearly all do; else ""."""
+        choices = data.get("choices")
+        if not isinstance(choices, list) or data.get("usage") or data.get("error"):
+            return ""
+        for name in data:
+            if name not in _KNOWN_OF_CHUNK and self._told.get(name) != data[name]:
+                return ""
+        return "" if self._reasoning.is_open else _plain_text(cast("list[object]", choices))
+
     def _read_delta(self, delta: Json, contents: list[Content], properties: dict[str, Any]) -> None:
         text = delta.get("content")
-        if isinstance(text, str) and len(delta) == 1:
-            # The chunk that nearly all are.
-            said: list[Content] = [TextContent(text)] if text else []
-            contents += self._reasoning.seal() if said else []
-            contents += said
-            return
         contents += self._reasoning.read(delta)
         said = self._said(delta, text)
         calls = [self._calls.read(one) for one in _calls(delta)]
@@ -228,6 +236,16 @@ def _first_choice(data: Json) -> Json | None:
         if choice.get("index") in (0, None):
             return choice
     return None
+
+
+def _plain_text(choices: list[object]) -> str:
+    choice = as_object(choices[0] if len(choices) == 1 else None)
+    delta = as_object(choice.get("delta"))
+    if len(delta) != 1 or choice.get("finish_reason") or choice.get("index"):
+        return ""
+    if not _PLAIN_CHOICE.issuperset(choice) or choice.get("logprobs"):
+        return ""
+    return as_text(delta.get("content"))
 
 
 def _calls(delta: Json) -> Sequence[Json]:

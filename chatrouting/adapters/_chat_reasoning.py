@@ -26,6 +26,11 @@ class ReasoningReader:
         self._keeps_details = dialect.reasoning_field == "reasoning_details"
         self._details: list[dict[str, Any]] = []
 
+    @property
+    def is_open(self) -> bool:
+        """Whether details wait to be sealed."""
+        return bool(self._details)
+
     def read(self, delta: Json) -> list[ReasoningContent]:
         """Return the reasoning of a delta."""
         details = as_objects(delta.get("reasoning_details"))

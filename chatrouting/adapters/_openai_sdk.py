@@ -76,7 +76,7 @@ class OpenAIConnection:
 
     def service(self, service_type: type[Any]) -> object | None:
         """Return the SDK client if it is one of `service_type` and there is one already."""
-        clients = [self._given, *self._made.values()]
+        clients = [self._given, *reversed(list(self._made.values()))]
         return next((one for one in clients if isinstance(one, service_type)), None)
 
     def check_open(self) -> None:

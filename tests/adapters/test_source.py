@@ -18,6 +18,8 @@ from chatrouting.errors import (
 from chatrouting.failure import FailureKind
 from chatrouting.responses import ChatResponseUpdate
 
+pytestmark = pytest.mark.virtual_time
+
 ERRORS = Errors("openai", "gpt-x")
 SSE = {"content-type": "text/event-stream; charset=utf-8", "x-request-id": "r", "retry-after": "1"}
 
