@@ -56,6 +56,7 @@ class ChatClient(Protocol):
         ...
 
 
+@runtime_checkable
 class EmbeddingGenerator(Protocol):
     """Something that turns texts into vectors."""
 

@@ -102,6 +102,8 @@ class RoutingContext:
         self._state: dict[Any, Any] | None = None
         for attempt in attempts:
             self.add(attempt)
+            if attempt.route in self._routes.by_name:
+                self.mark_tried(self._routes.index_of_name(attempt.route))
 
     @property
     def options(self) -> ChatOptions:
@@ -160,9 +162,7 @@ class RoutingContext:
         return self._routes.index_of_client(client, self._is_tried)
 
     def add(self, attempt: RoutingAttempt) -> None:
-        """Note an attempt, and that its route was attempted."""
+        """Note an attempt, and whether its client refused."""
         self._attempts.append(attempt)
         if attempt.outcome is AttemptOutcome.REFUSED_LOCALLY and attempt.client is not None:
             self._refused.append(attempt.client)
-        if attempt.route in self._routes.by_name:
-            self.mark_tried(self._routes.index_of_name(attempt.route))
