@@ -24,7 +24,7 @@ from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse, ChatResponseUpdate
 from chatrouting.routing import _reporting as reporting
-from chatrouting.routing._decision import Verdict, decide
+from chatrouting.routing._decision import Verdict, choose_error, decide
 from chatrouting.routing._errors import annotate, annotate_policy_error, release_frames, with_cause
 from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._selecting import Target, resolve
@@ -249,28 +249,20 @@ class RouterCall(StreamLayer):
             maximum_attempts=failover.maximum_attempts,
             is_over_time=self._deadline is not None and anyio.current_time() >= self._deadline,
         )
-        if verdict is Verdict.STOP or not failover.may_select_again(self._context):
+        if verdict is Verdict.STOP:
             return False
-        if verdict is Verdict.GO_ON or failover.should_failover is None:
-            return True
+        asked = failover.should_failover if verdict is Verdict.ASK else None
         try:
-            answer = failover.should_failover(self._context, record)
+            return failover.may_select_again(self._context) and (
+                asked is None or bool(asked(self._context, record))
+            )
         except Exception as policy_error:  # noqa: BLE001  # the attempt's error is raised instead
             annotate_policy_error(record.exception, policy_error, self._context.request_id)
             return False
-        return bool(answer)
 
     def _final_error(self, current: BaseException | None) -> BaseException:
-        """Choose what the request raises: the last error of a provider, else the last refusal."""
-        chosen = current
-        if current is None or (
-            isinstance(current, RefusedLocallyError) and current.fallback_allowed is not False
-        ):
-            attempts = self._context.attempts
-            failures = [a.exception for a in attempts if a.outcome is AttemptOutcome.FAILED]
-            chosen = failures[-1] if failures else attempts[-1].exception
-        if chosen is None:  # an attempt that failed has an exception
-            raise AssertionError("a failed attempt without an exception")
+        """Return what the request raises, with a note on the other attempts."""
+        chosen = choose_error(current, self._context.attempts)
         if _cancellation.is_cancellation(chosen):
             cause, chosen = chosen, cancelled_by_client()
             chosen.__cause__ = cause

@@ -1,8 +1,9 @@
 """What follows from an attempt: the one decision, pure, for both modes."""
 
+from collections.abc import Sequence
 from enum import Enum, auto
 
-from chatrouting.attempt import AttemptOutcome
+from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.errors import ConfigurationError, RefusedLocallyError, RequestTimeoutError
 
 
@@ -46,3 +47,24 @@ def decide(
     if maximum_attempts is not None and attempts_counted >= maximum_attempts:
         return Verdict.STOP
     return Verdict.ASK
+
+
+def choose_error(
+    current: BaseException | None, attempts: Sequence[RoutingAttempt]
+) -> BaseException:
+    """Choose what a request raises: the last error of a provider, else the last refusal.
+
+    Args:
+        current: The error of the attempt that ends the request; None if the policy had nothing
+            left to select. A refusal that forbids going on is raised itself.
+        attempts: All attempts of the router call, in order; at least one.
+    """
+    if current is not None and (
+        not isinstance(current, RefusedLocallyError) or current.fallback_allowed is False
+    ):
+        return current
+    failed = [each for each in attempts if each.outcome is AttemptOutcome.FAILED]
+    chosen = (failed or attempts)[-1].exception
+    if chosen is None:
+        raise ValueError("the last attempt has no exception; only failed requests raise.")
+    return chosen

@@ -46,7 +46,9 @@ def annotate_policy_error(
     name = type(policy_error).__name__
     logger.error("routing.policy_failed error=%s", name, exc_info=policy_error)
     if error is not None:
-        error.add_note(f"{_MARK}{request_id}: should_failover raised {name}, so there was none.")
+        error.add_note(
+            f"{_MARK}{request_id}: the failover policy raised {name}, so there was none."
+        )
 
 
 def _summary(attempt: RoutingAttempt) -> str:

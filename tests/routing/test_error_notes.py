@@ -109,7 +109,7 @@ async def test_a_failing_predicate_leaves_the_attempts_error_and_is_named(mode, 
         await answer(router, mode)
 
     assert caught.value is error
-    assert "should_failover raised KeyError" in error.__notes__[0]
+    assert "the failover policy raised KeyError" in error.__notes__[0]
     assert "routing.policy_failed" in caplog.text
     assert second.calls == []
 
