@@ -72,7 +72,7 @@ class RouterCall(StreamLayer):
             response = response.with_attempts(self._context.attempts)
         try:
             if self._settings.on_ended is not None:
-                await self._report_end(None)
+                await reporting.report_end(self._settings, self._context, None)
         finally:
             self._release(None)
         return response
@@ -114,8 +114,7 @@ class RouterCall(StreamLayer):
             routes=self._settings.routes,
             parent=None if parent is None else parent.context,
         )
-        #: The deadline, where this router is the outermost and enforces it.
-        self._own_deadline: float | None = None
+        self._own_deadline: float | None = None  # only the outermost router enforces it
         hints = context.options.routing
         if parent is None and hints is not None and hints.timeout is not None:
             self._own_deadline = anyio.current_time() + hints.timeout
@@ -130,18 +129,16 @@ class RouterCall(StreamLayer):
                 await _cancellation.deliver_cancellation()
             except BaseException as cancellation:  # noqa: BLE001  # it wins over the error
                 error = cancellation
+        report_end = partial(reporting.report_end, self._settings, self._context)
         try:
             if _cancellation.is_cancellation(error):
-                await self._shielded(partial(self._report_end, error))
+                await self._shielded(partial(report_end, error))
             else:
-                await self._report_end(error)
+                await report_end(error)
         except BaseException as hook_error:  # noqa: BLE001  # raised by `_run`
             error = with_cause(hook_error, error)
         self._release(error)
         return error
-
-    async def _report_end(self, error: BaseException | None) -> None:
-        await reporting.report_end(self._settings, self._context, error)
 
     def _release(self, raised: BaseException | None) -> None:
         if raised is not None or self._has_failed:
@@ -377,7 +374,7 @@ class RouterCall(StreamLayer):
             annotate(result, self._context.attempts, self._settings.name, self._context.request_id)
         ended_with = None if isinstance(result, GeneratorExit) else result
         try:
-            await self._report_end(ended_with)
+            await reporting.report_end(self._settings, self._context, ended_with)
         except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
             result = with_cause(hook_error, ended_with)
         self._release(result)
