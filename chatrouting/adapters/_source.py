@@ -137,9 +137,7 @@ class UpdateSource(ABC):
         try:
             updates = feed(*event)
         except ChatClientError as error:
-            error.request_id = error.request_id or request_id(self._headers)
-            error.rate_limit_headers = error.rate_limit_headers or rate_limit_headers(self._headers)
-            self._has_ended, self._failure = True, error
+            self._fail_with(error)
         except ValueError as error:
             self._fail(_UNREADABLE, error)
         else:
@@ -156,19 +154,22 @@ class UpdateSource(ABC):
             self._fail("ended before the answer did", None)
 
     def _fail(self, reason: str, cause: Exception | None) -> None:
+        """End the stream as interrupted, unless the answer is complete already."""
         self._has_ended = True
         if self._parser.is_complete:
             _log.debug("adapters.trailing_failure %s", type(cause).__name__)
             return
-        kind = FailureKind.CONNECTION if cause is None else classify(cause).kind
-        timed_out = kind is FailureKind.TIMEOUT
-        failure = self._errors.interrupted(
-            reason, kind=FailureKind.TIMEOUT if timed_out else FailureKind.CONNECTION
-        )
-        failure.request_id = request_id(self._headers)
-        failure.rate_limit_headers = rate_limit_headers(self._headers)
+        has_timed_out = cause is not None and classify(cause).kind is FailureKind.TIMEOUT
+        kind = FailureKind.TIMEOUT if has_timed_out else FailureKind.CONNECTION
+        failure = self._errors.interrupted(reason, kind=kind)
         failure.__cause__ = cause
-        self._failure = failure
+        self._fail_with(failure)
+
+    def _fail_with(self, failure: ChatClientError) -> None:
+        """Keep an error for after the updates that are ready; it knows its request by headers."""
+        failure.request_id = failure.request_id or request_id(self._headers)
+        failure.rate_limit_headers = failure.rate_limit_headers or rate_limit_headers(self._headers)
+        self._has_ended, self._failure = True, failure
 
     async def _step(self, read: Callable[[], Awaitable[Any]]) -> Any:
         """Wait for more, but not for long once the answer is complete; None if no more comes."""
@@ -188,7 +189,8 @@ class UpdateSource(ABC):
             if ours is None:
                 raise
             if isinstance(ours, ChatClientError) and ours.status_code is not None:
-                self._has_ended, self._failure = True, ours
+                ours.__cause__ = error
+                self._fail_with(ours)
             else:
                 self._fail("broke off", error)
         return None
@@ -221,7 +223,7 @@ class SSESource(UpdateSource):
         self._headers = answer.headers
         self._bytes = answer.aiter_bytes()
         # Some servers name no type at all; whether it is a stream then shows at its end.
-        content_type = answer.headers.get("content-type", "text/event-stream")
+        content_type = answer.headers.get("content-type") or "text/event-stream"
         if not content_type.lower().startswith("text/event-stream"):
             await self._refuse(content_type)
 
@@ -329,7 +331,10 @@ class SDKSource(UpdateSource):
 
     async def _next_object(self) -> Mapping[str, Any]:
         item = await anext(cast("AsyncIterator[Any]", self._objects))
-        return cast("Mapping[str, Any]", item.to_dict() if hasattr(item, "to_dict") else item)
+        found = item.to_dict() if hasattr(item, "to_dict") else item
+        if not isinstance(found, Mapping):
+            raise ValueError("an event is no object")  # noqa: TRY004  # what was sent, not a bug
+        return cast("Mapping[str, Any]", found)
 
     async def _close_answer(self) -> None:
         stream, self._stream = self._stream, None

@@ -90,6 +90,12 @@ async def test_updates_of_one_read_are_ready_without_waiting(anyio_backend):
     await stream.aclose()
 
 
+async def test_a_server_that_names_no_type_is_read(anyio_backend):
+    stream = source(Answer(b"data: stop\n\n", headers={}))
+    assert await texts(stream) == ["stop"]
+    await stream.aclose()
+
+
 async def test_the_first_update_carries_the_rate_limit_headers(anyio_backend):
     stream = source(Answer(b"data: a\n\ndata: stop\n\n"))
     updates = [update async for update in stream]
