@@ -11,17 +11,14 @@ from typing import Any, Final, final
 
 from chatrouting.adapters._anthropic_inbound import (
     CallNames,
-    Json,
     Seam,
-    as_list,
-    as_object,
-    as_text,
     finish_reason,
     properties,
     refusal,
     usage,
 )
 from chatrouting.adapters._anthropic_raw import keep
+from chatrouting.adapters._json import Json, as_object, as_objects, as_text
 from chatrouting.contents import Content, ReasoningContent, TextContent, ToolCallContent
 from chatrouting.messages import Role
 from chatrouting.responses import ChatResponse, ChatResponseUpdate
@@ -50,7 +47,7 @@ def read_message(message: Json, *, origin: str, trimmed: str) -> ChatResponse:
 
 def _events(message: Json) -> Iterator[Json]:
     yield {"type": "message_start", "message": message}
-    for index, block in enumerate(as_list(message.get("content"))):
+    for index, block in enumerate(as_objects(message.get("content"))):
         yield {"type": "content_block_start", "index": index, "content_block": block}
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": message, "usage": message.get("usage")}
@@ -67,7 +64,7 @@ class _Block:
         self.call_id = names.of(start.get("id")) if self.kind == "tool_use" else ""
         self.pieces: list[str] = []
         self.signature = as_text(start.get("signature"))
-        self.citations = [*as_list(start.get("citations"))]
+        self.citations: list[Any] = as_objects(start.get("citations"))
 
     def whole(self) -> Json:
         """Return the block as it stands in a whole message."""

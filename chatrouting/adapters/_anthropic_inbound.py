@@ -5,13 +5,12 @@ The facts of one message. Its contents, and the message as a series of events, a
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, cast, final
+from typing import Any, Final, final
 
+from chatrouting.adapters._json import Json, as_count, as_object, as_text
 from chatrouting.contents import RefusalContent
 from chatrouting.responses import FinishReason
 from chatrouting.usage import Usage
-
-Json: TypeAlias = Mapping[str, Any]
 
 _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "end_turn": FinishReason.STOP,
@@ -26,21 +25,6 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 _PROPERTIES: Final = ("stop_sequence", "stop_details", "container", "service_tier")
 
 
-def as_object(value: object) -> Json:
-    """Return a JSON object; an empty one for anything else."""
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> list[object]:
-    """Return a JSON list; an empty one for anything else."""
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def as_text(value: object) -> str:
-    """Return a JSON string; an empty one for anything else."""
-    return value if isinstance(value, str) else ""
-
-
 def finish_reason(stop_reason: object) -> FinishReason | str | None:
     """Return why a message ended; a word that we do not know passes through."""
     word = as_text(stop_reason)
@@ -52,24 +36,18 @@ def usage(counts: Json) -> Usage | None:
 
     The API's `input_tokens` leave out what the cache gave or took; ours are all that was read.
     """
-    fresh = _count(counts, "input_tokens")
-    read = _count(counts, "cache_read_input_tokens")
-    written = _count(counts, "cache_creation_input_tokens")
+    fresh = as_count(counts.get("input_tokens"))
+    read = as_count(counts.get("cache_read_input_tokens"))
+    written = as_count(counts.get("cache_creation_input_tokens"))
+    details = as_object(counts.get("output_tokens_details"))
     found = Usage(
         input_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
-        output_tokens=_count(counts, "output_tokens"),
+        output_tokens=as_count(counts.get("output_tokens")),
         cache_read_input_tokens=read,
         cache_write_input_tokens=written,
-        reasoning_output_tokens=_count(
-            as_object(counts.get("output_tokens_details")), "thinking_tokens"
-        ),
+        reasoning_output_tokens=as_count(details.get("thinking_tokens")),
     )
     return None if found == Usage() else found
-
-
-def _count(counts: Json, name: str) -> int | None:
-    value = counts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def properties(message: Json, counts: Json) -> dict[str, Any] | None:

@@ -31,6 +31,7 @@ from chatrouting.adapters._anthropic_content import (
 from chatrouting.adapters._anthropic_models import Target
 from chatrouting.adapters._anthropic_raw import kept_blocks
 from chatrouting.adapters._call_ids import CallIds
+from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN
 from chatrouting.contents import (
     Content,
     TextContent,
@@ -41,8 +42,6 @@ from chatrouting.errors import BadRequestError
 from chatrouting.messages import ChatMessage, Role
 
 PLACEHOLDER: Final = "(no text)"
-NOT_ANSWERED: Final = "Error: the call was not carried out."
-ORPHAN: Final = "Result of an earlier tool call:"
 
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
@@ -242,7 +241,7 @@ def _not_answered(call: _Call) -> Block:
     return {
         "type": "tool_result",
         "tool_use_id": call.call_id,
-        "content": NOT_ANSWERED,
+        "content": NOT_CARRIED_OUT,
         "is_error": True,
     }
 

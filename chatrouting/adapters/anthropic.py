@@ -14,9 +14,9 @@ from chatrouting.adapters._anthropic_events import EventReader, read_message
 from chatrouting.adapters._anthropic_models import Target
 from chatrouting.adapters._anthropic_options import Request, request
 from chatrouting.adapters._anthropic_sdk import AnthropicConnection
+from chatrouting.adapters._client import SDKClient
 from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._source import SDKSource, SSESource
-from chatrouting.client import ClientMetadata, ClosingClient, own_service
 from chatrouting.errors import ConfigurationError
 from chatrouting.messages import ChatMessage, MessagesInput, as_messages
 from chatrouting.options import ChatOptions
@@ -36,7 +36,7 @@ __all__ = ["AnthropicChatClient"]
 
 
 @final
-class AnthropicChatClient(ClosingClient):
+class AnthropicChatClient(SDKClient):
     """Answers by Anthropic's Messages API. Safe for many concurrent tasks.
 
     It works over `AsyncAnthropic` and the SDK's clients for Bedrock, Vertex, Foundry and the rest.
@@ -75,8 +75,8 @@ class AnthropicChatClient(ClosingClient):
             )
         if decode not in ("own", "sdk"):
             raise ConfigurationError(f"decode is {decode!r}; expected 'own' or 'sdk'.")
-        self._connection = AnthropicConnection(client)
-        self._model = model
+        self._anthropic = AnthropicConnection(client)
+        super().__init__(self._anthropic, self._anthropic.provider, model)
         self._max_output_tokens = max_output_tokens
         self._decode = decode
 
@@ -93,7 +93,7 @@ class AnthropicChatClient(ClosingClient):
         call = self._begin(as_messages(messages), options or ChatOptions())
         errors = self._errors(options)
         with errors.translating():
-            answer = await self._connection.post(call.sent.body, call.sent.headers)
+            answer = await self._anthropic.post(call.sent.body, call.sent.headers)
         return _read(answer, call, errors)
 
     def get_streaming_response(
@@ -105,7 +105,7 @@ class AnthropicChatClient(ClosingClient):
             ClientClosedError: If this client was closed. The errors of `get_response` come when
                 the stream is read.
         """
-        self._connection.check_open()
+        self._anthropic.check_open()
         said = as_messages(messages)
         errors = self._errors(options)
         parser = _Parser(errors)
@@ -117,46 +117,25 @@ class AnthropicChatClient(ClosingClient):
 
         async def open_answer() -> "HTTPAnswer":
             sent = written()
-            return await self._connection.stream(sent.body, sent.headers)
+            return await self._anthropic.stream(sent.body, sent.headers)
 
         async def open_sdk_stream() -> "AsyncStream[Any]":
             sent = written()
-            return await self._connection.sdk_stream(sent.body, sent.headers)
+            return await self._anthropic.sdk_stream(sent.body, sent.headers)
 
-        if self._decode == "sdk" or self._connection.has_binary_streams:
+        if self._decode == "sdk" or self._anthropic.has_binary_streams:
             return ResponseStream(SDKSource(open_sdk_stream, parser, errors))
         return ResponseStream(SSESource(open_answer, parser, errors))
 
     def _begin(self, messages: Sequence[ChatMessage], options: ChatOptions) -> "_Call":
-        model = options.model or self._model
-        if not model:
-            raise ConfigurationError(
-                "no model to ask Anthropic for. "
-                "Name one when the client is made, or in the options."
-            )
-        target = Target(self._connection.provider, model, self._connection.endpoint())
+        model = self._model(options)
+        target = Target(self._metadata.provider, model, self._anthropic.endpoint())
         sent = request(messages, options, target, limit=self._max_output_tokens)
         return _Call(sent, target.origin)
 
     def _errors(self, options: ChatOptions | None) -> Errors:
-        return Errors(self._connection.provider, (options and options.model) or self._model)
-
-    def get_service(self, service_type: type[Any], service_key: object = None) -> Any:
-        """Answer for this client, its metadata, and the SDK's client that was given.
-
-        Raises:
-            TypeError: If `service_type` is None.
-        """
-        service = own_service(self, service_type, service_key)
-        if service is not None or service_key is not None:
-            return service
-        if service_type is ClientMetadata:
-            return ClientMetadata(self._connection.provider, self._model)
-        return self._connection.service(service_type)
-
-    async def aclose(self) -> None:
-        """Refuse further requests, and close the SDK's client if it was made here."""
-        await self._connection.aclose()
+        model = (options and options.model) or self._metadata.model
+        return Errors(self._metadata.provider, model)
 
 
 @dataclass(frozen=True, slots=True)

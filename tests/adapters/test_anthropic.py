@@ -32,7 +32,8 @@ from chatrouting.errors import (
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, JsonSchemaFormat, RoutingHints, Tool
 from chatrouting.responses import FinishReason
-from chatrouting.testing.provider_server import ProviderServer, Reply, ToolCall
+from chatrouting.testing.contract import check_chat_client
+from chatrouting.testing.provider_server import Gate, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
 MODEL = "claude-haiku-4-5"
@@ -298,7 +299,7 @@ async def test_model_of_the_options_overrides_that_of_the_adapter(anyio_backend,
 
 async def test_no_model_at_all_is_a_configuration_error(anyio_backend, ask):
     async with serving(model=None) as (server, client):
-        with pytest.raises(ConfigurationError, match="no model to ask Anthropic for"):
+        with pytest.raises(ConfigurationError, match="no model is named for anthropic"):
             await ask(client)
 
         assert server.requests == []
@@ -470,3 +471,40 @@ async def test_reasoning_of_nobody_is_dropped_not_said(anyio_backend, ask):
         await ask(client, ["q", ChatMessage("assistant", [thought, "a"]), "and?"])
 
         assert "private thought" not in json.dumps(server.requests[0].body)
+
+
+# -- the contract ----------------------------------------------------------------------------------
+
+
+# The HTTP client leaves its generators to the garbage collector, which trio reports.
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+async def test_contract_of_a_chat_client_is_kept(anyio_backend):
+    waits = Reply("a b c", gates={"content": Gate()})
+    async with (
+        ProviderServer() as server,
+        ProviderServer(default=waits) as slow,
+        anthropic.AsyncAnthropic(
+            base_url=server.anthropic_base_url,
+            api_key="key",
+            http_client=httpx2.AsyncClient(verify=False),
+        ) as sdk,
+    ):
+        counted = {}
+
+        def make(client, place):
+            made = AnthropicChatClient(client, MODEL)
+            counted[made] = place, len(place.requests)
+            return made
+
+        def count(client):
+            place, before = counted[client]
+            return len(place.requests) - before
+
+        slow_sdk = sdk.with_options(base_url=slow.anthropic_base_url)
+        checked = await check_chat_client(
+            lambda: make(sdk, server),
+            make_waiting_client=lambda: make(slow_sdk, slow),
+            count_requests=count,
+        )
+
+    assert len(checked) > 5

@@ -231,7 +231,7 @@ async def test_clients_of_other_hosts_rewrite_our_bodies(
         assert body["max_tokens"] == 4096
         assert ("model" in body) is names_model
         assert ("anthropic_version" in body) is not names_model
-        assert client._connection.provider == provider
+        assert client._anthropic.provider == provider
 
 
 async def test_stream_of_bedrock_needs_botocore(anyio_backend):

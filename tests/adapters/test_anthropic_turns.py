@@ -10,12 +10,11 @@ from chatrouting.adapters._anthropic_inbound import Seam
 from chatrouting.adapters._anthropic_models import Target
 from chatrouting.adapters._anthropic_raw import keep
 from chatrouting.adapters._anthropic_turns import (
-    NOT_ANSWERED,
-    ORPHAN,
     PLACEHOLDER,
     Conversation,
     conversation,
 )
+from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN
 from chatrouting.contents import (
     DataContent,
     ReasoningContent,
@@ -67,7 +66,7 @@ def result(call_id="call_1", content="42", **more) -> dict[str, Any]:
 
 
 def not_answered(call_id="call_1") -> dict[str, Any]:
-    return result(call_id, NOT_ANSWERED, is_error=True)
+    return result(call_id, NOT_CARRIED_OUT, is_error=True)
 
 
 def turns(*messages, target=TARGET) -> list[tuple[str, list[dict[str, Any]]]]:
