@@ -101,17 +101,17 @@ def as_messages(value: MessagesInput) -> tuple[ChatMessage, ...]:
     if type(value) is str:
         return (ChatMessage(Role.USER, value),)
     items: Any = value
-    if type(value) is tuple and all(map(_is_message, items)):
-        return items  # type: ignore[no-any-return]  # checked item by item
+    if type(value) is tuple:
+        for item in items:
+            if type(item) is not ChatMessage:
+                break
+        else:
+            return items  # type: ignore[no-any-return]  # each item was looked at
     if isinstance(value, str | ChatMessage | Mapping):
         return (_as_message(items),)
     if not isinstance(value, Iterable):
         raise TypeError(_not_messages(value))
     return tuple(_as_message(item) for item in items)
-
-
-def _is_message(value: object) -> bool:
-    return type(value) is ChatMessage
 
 
 def _as_message(value: ChatMessage | Mapping[str, Any] | str) -> ChatMessage:
