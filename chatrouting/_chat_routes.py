@@ -54,13 +54,13 @@ class Offer:
 
     Attributes:
         model: Asked for where a route names none; None if a route must name one.
-        model_hint: How to name one, for messages.
+        model_variable: Where the environment names one.
         missing: Variables that are still to be set.
         open: Makes the client.
     """
 
     model: str | None
-    model_hint: str
+    model_variable: str
     missing: tuple[str, ...]
     open: OpenClient
 
@@ -98,7 +98,7 @@ def _openai(environment: Environment) -> Offer | None:
 
     return Offer(
         model=environment.get("OPENAI_MODEL") or (OPENAI_MODEL if is_openai else None),
-        model_hint="write --route openai/MODEL or set OPENAI_MODEL",
+        model_variable="OPENAI_MODEL",
         missing=(),
         open=open_client,
     )
@@ -117,7 +117,7 @@ def _azure(environment: Environment) -> Offer | None:
 
     return Offer(
         model=environment.get("AZURE_OPENAI_DEPLOYMENT") or None,
-        model_hint="write --route azure/DEPLOYMENT or set AZURE_OPENAI_DEPLOYMENT",
+        model_variable="AZURE_OPENAI_DEPLOYMENT",
         missing=tuple(name for name in names if not environment.get(name)),
         open=open_client,
     )
@@ -136,7 +136,7 @@ def _anthropic(environment: Environment) -> Offer | None:
 
     return Offer(
         model=environment.get("ANTHROPIC_MODEL") or ANTHROPIC_MODEL,
-        model_hint="write --route anthropic/MODEL",
+        model_variable="ANTHROPIC_MODEL",
         missing=(),
         open=open_client,
     )
@@ -185,8 +185,7 @@ def _route(wanted: str, found: Mapping[str, Offer]) -> Route:
     provider, _, model = wanted.partition("/")
     if provider not in _HOW_TO_SET:
         raise RouteError(
-            f"Route {wanted!r} names no provider that is known here; expected "
-            f"{', '.join(_HOW_TO_SET)}, alone or followed by /MODEL."
+            f"Route {wanted!r}: expected openai, azure or anthropic, alone or with /MODEL."
         )
     offer = found.get(provider)
     if offer is None:
@@ -195,5 +194,8 @@ def _route(wanted: str, found: Mapping[str, Offer]) -> Route:
         raise RouteError(f"Route {wanted!r}: {provider} also needs {', '.join(offer.missing)}.")
     chosen = model or offer.model
     if not chosen:
-        raise RouteError(f"Route {wanted!r} needs a model: {offer.model_hint}.")
+        raise RouteError(
+            f"Route {wanted!r} needs a model: use --route {provider}/MODEL or set "
+            f"{offer.model_variable}."
+        )
     return Route(f"{provider}/{chosen}", chosen, offer.open)
