@@ -147,13 +147,21 @@ def as_contents(value: ContentsInput) -> tuple[Content, ...]:
     Raises:
         TypeError: If `value`, or an item of it, is neither text nor content.
     """
+    items: Any = value
+    if type(value) is tuple:
+        # The common case, for each update of each stream: nothing to convert.
+        for item in items:
+            if type(item) not in _CONTENT_TYPES:
+                break
+        else:
+            return items  # type: ignore[no-any-return]  # each item was looked at
     if isinstance(value, str):
         return (TextContent(value),)
     if isinstance(value, _CONTENT_TYPES):
         return (value,)
     if not isinstance(value, Iterable):
         raise TypeError(_not_content(value))
-    return tuple(_as_content(item) for item in value)
+    return tuple(_as_content(item) for item in items)
 
 
 def _as_content(item: "Content | str") -> Content:

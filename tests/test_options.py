@@ -48,7 +48,11 @@ def test_containers_are_copied_one_level():
     assert options.additional_properties == {"x": [1, 3]}
 
 
-@pytest.mark.parametrize("given", ["END", ["END"], ("END",), iter(["END"])], ids=repr)
+@pytest.mark.parametrize(
+    "given",
+    ["END", ["END"], ("END",), iter(["END"])],
+    ids=["text", "list", "tuple", "iterator"],
+)
 def test_stop_sequences_become_a_tuple(given):
     """One text is one sequence, not its letters."""
     assert ChatOptions(stop_sequences=given).stop_sequences == ("END",)
