@@ -33,7 +33,7 @@ class RequestScope:
     Attributes:
         request_id: Shared by the whole tree of routers.
         attempt_id: The attempt that runs; parent of what routers inside it record.
-        context: The context of the router that made the attempt.
+        context: The context of the router that made the attempt; None once it is over.
         depth: 1 inside the outermost router.
         deadline: Absolute time of the event loop's clock at which the request ends, or None.
         children: Records of the routers inside, in the order of their ends.
@@ -65,7 +65,7 @@ class RequestScope:
     ) -> None:
         self.request_id = request_id
         self.attempt_id = attempt_id
-        self.context = context
+        self.context: RoutingContext | None = context
         self.parent = parent
         self.depth: int = 1 if parent is None else parent.depth + 1
         self.deadline = deadline
@@ -77,6 +77,15 @@ class RequestScope:
     def enter(self) -> Token["RequestScope | None"]:
         """Make this the current scope until `leave` is called, in the same context."""
         return _current.set(self)
+
+    def end(self) -> None:
+        """Note that the attempt is over, and let its conversation go.
+
+        asyncio keeps a timer that was cancelled, with the context variables it was set in, until
+        it would have gone off: without this a timeout of ten minutes holds the messages as long.
+        """
+        self.is_ended = True
+        self.context = None
 
     def closing_deadline(self) -> float:
         """Return the one time limit, absolute, that a cancelled request has for cleaning up."""

@@ -395,4 +395,4 @@ class RouterCall(StreamLayer):
     @override
     def on_dropped(self) -> None:
         if self._attempt is not None:
-            self._attempt.scope.is_ended = True
+            self._attempt.scope.end()

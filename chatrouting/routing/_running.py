@@ -85,7 +85,7 @@ class RunningAttempt:
         usage: Usage | None = None,
     ) -> RoutingAttempt:
         """Make the record; nothing of the attempt changes afterwards."""
-        self.scope.is_ended = True
+        self.scope.end()
         if usage is None and self.stream is not None:
             usage = self.stream.usage
         parent = self.scope.parent
