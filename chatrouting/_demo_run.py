@@ -35,7 +35,7 @@ ROUTER: Final = "router"
 FIRST_OUTPUT_TIMEOUT: Final = 0.25
 STALL_TIMEOUT: Final = 0.25
 #: Seconds that both regions together have; the last provider then gets more time than they did.
-ALL_REGIONS_TIMEOUT: Final = 0.6
+ALL_REGIONS_TIMEOUT: Final = 1.0
 #: Seconds after which a direct call is given up: the SDK's own limit between two reads.
 DIRECT_TIMEOUT: Final = 0.8
 

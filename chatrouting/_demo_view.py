@@ -22,6 +22,11 @@ READ_NEXT: Final = (
     "Read next: README.md, then docs/failover.md. With keys of your own: chatrouting chat --help"
 )
 
+FOREIGN: Final = (
+    "An error came through that is not the library's own: that is a bug of chatrouting. Please "
+    "report it with the seed."
+)
+
 #: From this width on there is room for what was raised.
 _WIDE: Final = 100
 
@@ -55,7 +60,8 @@ def introduction(requests: int, seed: int) -> list[str]:
         f"Each of {requests} questions, every other one streamed, goes through a router and then, "
         "for comparison, directly to each provider. The router asks openai/us-east first, then "
         f"openai/europe, then anthropic. A region has {duration(demo.FIRST_OUTPUT_TIMEOUT)} for "
-        f"its first output; no stream may stand still for {duration(demo.STALL_TIMEOUT)}."
+        f"its first output; no stream may stand still for {duration(demo.STALL_TIMEOUT)}. A direct "
+        f"call has the SDK's own timeout, set to {duration(demo.DIRECT_TIMEOUT)}; nobody retries."
     )
     return [simulated, asked]
 
@@ -207,7 +213,7 @@ class TerminalView(demo.DemoView):
         self._seed = seed
         self._columns = attempt_columns(terminal.width)
         self._path = demo.ROUTER
-        self._calls: list[demo.Call] = []
+        self._asked = self._answered = 0
 
     def open(self) -> None:
         """Say what is simulated."""
@@ -221,7 +227,7 @@ class TerminalView(demo.DemoView):
     @override
     def begin(self, path: str) -> None:
         self._path = path
-        self._calls = []
+        self._asked = self._answered = 0
         if path == demo.ROUTER:
             self._terminal.row(self._columns, [Cell(each.title, "dim") for each in self._columns])
         elif path == PROVIDERS[0]:
@@ -234,15 +240,15 @@ class TerminalView(demo.DemoView):
 
     @override
     def saw_call(self, call: demo.Call) -> None:
-        self._calls.append(call)
+        self._asked += 1
+        self._answered += call.error is None
         self._show_progress()
 
     def _show_progress(self) -> None:
-        answered = sum(call.error is None for call in self._calls)
-        bar = progress_bar(len(self._calls), self._requests)
+        bar = progress_bar(self._asked, self._requests)
         way = "through the router" if self._path == demo.ROUTER else f"{self._path} directly"
-        unanswered = len(self._calls) - answered
-        self._terminal.status(f"{bar} {way}: {answered} answered, {unanswered} not")
+        missing = self._asked - self._answered
+        self._terminal.status(f"{bar} {way}: {self._answered} answered, {missing} not")
 
     def close(self, report: DemoReport) -> None:
         """Show what came out."""
@@ -253,19 +259,21 @@ class TerminalView(demo.DemoView):
             terminal.print("")
             terminal.table(table)
         terminal.print("")
-        self._explain(report.unanswered)
+        self._explain(report)
         terminal.prose(
             f"All of it took {report.duration_seconds:.1f} s. Providers, router and callers share "
             "one process, so times include waiting for one another."
         )
         terminal.prose(READ_NEXT)
 
-    def _explain(self, unanswered: Sequence[Unanswered]) -> None:
+    def _explain(self, report: DemoReport) -> None:
         terminal = self._terminal
-        if unanswered:
+        if report.unanswered:
             terminal.print("Not answered through the router:")
-        for each in unanswered:
+        for each in report.unanswered:
             terminal.prose(unanswered_line(each), indent="    ")
+        if not report.is_sound:
+            terminal.prose(FOREIGN, "bad")
         terminal.prose(
             "* The caller had read part of the answer. A router never starts it again: the "
             "failure is handed on, with what came so far."

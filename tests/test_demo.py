@@ -21,6 +21,7 @@ from chatrouting._demo_schedule import (
     question_number,
 )
 from chatrouting._demo_view import (
+    FOREIGN,
     TerminalView,
     attempt_cells,
     attempt_columns,
@@ -349,6 +350,15 @@ def test_the_view_shows_progress_above_which_attempts_go_by(record, report):
         "Read next:",
     ):
         assert words in shown
+    assert FOREIGN.split(":", maxsplit=1)[0] not in shown
+
+
+def test_an_unsound_run_says_that_it_is_a_bug(record):
+    record.calls[3] = replace(record.calls[3], error=ValueError("a bug"))
+    stream = io.StringIO()
+    terminal = Terminal(stream, width=None, has_colours=False, is_live=False)
+    TerminalView(terminal, requests=4, seed=5).close(make_report(record))
+    assert " ".join(stream.getvalue().split()).count(FOREIGN) == 1
 
 
 # A run.
