@@ -369,14 +369,14 @@ class RouterCall(StreamLayer):
         try:
             await reporting.report(self._settings, self._context, record, True)
         except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
-            result = with_cause(hook_error, exception)
+            result = reporting.outranked(error, hook_error, exception)
         if result is not None and result is exception:
             annotate(result, self._context.attempts, self._settings.name, self._context.request_id)
         ended_with = None if isinstance(result, GeneratorExit) else result
         try:
             await reporting.report_end(self._settings, self._context, ended_with)
         except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
-            result = with_cause(hook_error, ended_with)
+            result = reporting.outranked(result, hook_error, ended_with)
         self._release(result)
         return result
 

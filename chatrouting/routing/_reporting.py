@@ -4,7 +4,9 @@ import logging
 from collections.abc import Awaitable
 from typing import cast
 
+from chatrouting._cancellation import is_cancellation
 from chatrouting.attempt import RoutingAttempt
+from chatrouting.routing._errors import with_cause
 from chatrouting.routing._settings import CallSettings
 from chatrouting.routing.context import RoutingContext
 
@@ -45,6 +47,22 @@ async def report_end(
     """
     if settings.on_ended is not None:
         await settings.on_ended(context, exception)
+
+
+def outranked(
+    error: BaseException | None, hook_error: BaseException, cause: BaseException | None
+) -> BaseException:
+    """Return what a stream ends with whose hook raised: the hook's error, unless it is cancelled.
+
+    Args:
+        error: What the stream ended with before.
+        hook_error: What the hook raised.
+        cause: The error that the hook was told of.
+    """
+    if error is not None and is_cancellation(error) and isinstance(hook_error, Exception):
+        logger.error("routing.hook_failed while the request was cancelled", exc_info=hook_error)
+        return error
+    return with_cause(hook_error, cause)
 
 
 def log_failover(settings: CallSettings, attempt: RoutingAttempt) -> None:
