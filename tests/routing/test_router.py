@@ -21,8 +21,7 @@ from chatrouting import (
 from chatrouting.client import ClosingClient
 from chatrouting.errors import ConfigurationError, NoClientSelectedError, OverloadedError
 from chatrouting.routing._routes import RouteTable
-from chatrouting.scope import current_scope
-from chatrouting.testing import ScriptedChatClient, fails, returns, runs, update
+from chatrouting.testing import ScriptedChatClient, fails, returns, update
 
 GPT = ClientMetadata("openai", "gpt-x")
 
@@ -403,41 +402,6 @@ async def test_the_metadata_of_a_wrapped_client_names_the_route():
 # --- what surrounds a request ---------------------------------------------------------------------
 
 
-async def test_code_of_the_consumer_is_outside_of_the_request():
-    """What a consumer asks between two updates is a request of its own."""
-    router = RoutingChatClient(lambda _: ScriptedChatClient("a", "b", source="generator"))
-    scopes = []
-
-    async with router.get_streaming_response("Hi") as stream:
-        async for _ in stream:
-            scopes.append(current_scope())
-
-    assert scopes == [None, None]
-
-
-async def test_a_task_that_outlives_the_attempt_starts_requests_of_its_own(log):
-    """A background task inherits the surroundings, but the attempt in them has ended."""
-    inner = RoutingChatClient(lambda _: ScriptedChatClient("later"), on_routing_update=log)
-    ended = anyio.Event()
-
-    async def ask_later():
-        await ended.wait()
-        await inner.get_response("Hi")
-
-    async with anyio.create_task_group() as tasks:
-
-        def leave_a_task(_):
-            tasks.start_soon(ask_later)
-
-        client = ScriptedChatClient(runs(leave_a_task), "now")
-        outer = await RoutingChatClient(lambda _: client).get_response("Hi")
-        ended.set()
-
-    assert log.contexts[0].parent is None
-    assert log.attempts[0].parent_id is None
-    assert log.attempts[0].request_id != outer.attempts[0].request_id
-
-
 @pytest.mark.parametrize("cls", [RoutingChatClient, FailoverChatClient])
 async def test_a_client_nested_in_itself_is_a_configuration_error(answer, cls):
     """[BR-35] It is found at a fixed depth, and no level tries anybody else."""
@@ -456,7 +420,7 @@ async def test_a_client_nested_in_itself_is_a_configuration_error(answer, cls):
     assert len(str(raised.value)) < 300
 
 
-async def test_a_client_that_is_its_own_stream_is_refused_as_none_is():
+async def test_a_coroutine_in_place_of_a_stream_is_a_type_error():
     """A client whose method is `async def` by mistake answers a coroutine."""
 
     class Careless(DelegatingChatClient):
