@@ -27,6 +27,7 @@ _SAME_NAME: Final = (
     "reasoning_effort",
     "metadata",
 )
+_FORMATS: Final[Mapping[str, str]] = {"text": "text", "json": "json_object"}
 #: Filled in by the adapter whatever `additional_properties` say.
 _RESERVED: Final = ("messages", "model", "stream")
 
@@ -91,7 +92,11 @@ def _fields(options: ChatOptions, dialect: Dialect, dropped: list[str]) -> Body:
 
 def _response_format(value: str | JsonSchemaFormat, dialect: Dialect) -> Body:
     if not isinstance(value, JsonSchemaFormat):
-        return {"type": "json_object" if value == "json" else value}
+        if value not in _FORMATS:
+            raise UnsupportedOptionError(
+                f"response_format is {value!r}; expected 'text', 'json' or a JsonSchemaFormat."
+            )
+        return {"type": _FORMATS[value]}
     if not dialect.supports_json_schema:
         raise UnsupportedOptionError(
             f"response_format is the schema {value.name!r}, but {dialect.name} holds no answer to "

@@ -69,6 +69,7 @@ _WITHOUT_ANSWER: Final[Mapping[FailureKind, tuple[type[ChatClientError], str]]] 
 _BAD_REQUESTS: Final = frozenset({200, 400, 422})
 _SERVER_ERRORS: Final = 500
 _CLIENT_ERRORS: Final = 400
+_REDIRECTS: Final = 300
 
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid")
 _HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2"})
@@ -187,7 +188,7 @@ class Errors:
         return self.provider if self.model is None else f"{self.provider} model {self.model!r}"
 
     def _answered(self, status: int, code: str | None, words: str) -> str:
-        how = f"answered {status}" if status >= _CLIENT_ERRORS else "sent an error as its answer"
+        how = f"answered {status}" if status >= _REDIRECTS else "sent an error as its answer"
         named = f" ({code})" if code else ""
         return f"{self._target} {how}{named}" + (f": {words}" if words else "")
 

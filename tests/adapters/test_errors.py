@@ -114,6 +114,13 @@ def test_an_error_says_what_a_router_decides_by():
     }
 
 
+def test_an_error_without_an_error_status_says_so():
+    inside = ERRORS.of_answer(status=200, headers={}, body={"error": {"code": "x"}})
+    assert str(inside) == "openai model 'gpt-x' sent an error as its answer (x)"
+    redirect = Errors("openai", None).of_answer(status=302, headers={}, body="")
+    assert str(redirect) == "openai answered 302"
+
+
 def test_a_hint_in_the_words_of_a_rate_limit_is_the_last_resort():
     body = {"error": {"message": "Please try again in 1.5s."}}
     assert ERRORS.of_answer(status=429, headers={}, body=body).retry_after == 1.5
@@ -273,6 +280,15 @@ def test_redaction_reaches_groups_and_survives_loops_and_bare_errors():
     member.__context__ = group
     redact(group)
     assert dict(member.request.headers) == {}
+
+
+def test_an_exception_of_another_library_is_left_as_it_is():
+    class OtherError(Exception):
+        request = response = "something else"
+
+    error = OtherError("words")
+    redact(error)
+    assert (error.request, error.response, error.args) == (*["something else"] * 2, ("words",))
 
 
 def test_an_open_response_keeps_the_stream_that_closes_it():

@@ -165,6 +165,7 @@ def test_conversation_model_and_mode_are_not_the_extras_to_set(caplog):
     ("dialect", "options", "words"),
     [
         (OPENAI, {"conversation_id": "c"}, "keeps no conversations"),
+        (OPENAI, {"response_format": "xml"}, "expected 'text', 'json' or a JsonSchemaFormat"),
         (dialects.DEEPSEEK, {"response_format": SCHEMA}, "deepseek holds no answer to a schema"),
         (dialects.OLLAMA, {"tool_choice": "required"}, "ollama obeys no forced choice"),
         (dialects.OLLAMA, {"tool_choice": "f"}, "ollama obeys no forced choice"),

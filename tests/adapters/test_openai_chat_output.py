@@ -377,7 +377,7 @@ def test_reasoning_is_found_wherever_a_server_puts_it(delta):
 def test_reasoning_details_are_kept_for_the_way_back():
     details = [
         [{"type": "reasoning.text", "text": "h", "index": 0, "id": "r"}],
-        [{"type": "reasoning.text", "text": "m", "index": 0, "signature": "s"}],
+        [{"type": "reasoning.text", "text": "m", "index": 0, "signature": "s", "id": None}],
         [{"type": "reasoning.encrypted", "data": "x", "index": 1}],
     ]
     found = contents(
@@ -467,6 +467,10 @@ def test_usage_before_the_finish_is_usage():
     )[1].usage == Usage(input_tokens=1)
 
 
+def choice_with(**fields):
+    return {"choices": [{"index": 0, "finish_reason": None, **fields}]}
+
+
 def test_what_else_a_server_says_is_kept_once():
     facts = {"system_fingerprint": "fp", "service_tier": "default"}
     updates, response = stream(
@@ -478,14 +482,18 @@ def test_what_else_a_server_says_is_kept_once():
                 {"index": 0, "delta": {}, "logprobs": None, "content_filter_results": {"x": 1}}
             ]
         },
+        choice_with(logprobs={"content": []}, delta={"content": "d"}),
+        choice_with(token_ids=[7], delta={"content": "e"}),
     )
     assert [update.additional_properties for update in updates] == [
         facts,
         None,
         {"annotations": [{"type": "url_citation"}]},
         {"content_filter_results": {"x": 1}},
+        {"logprobs": {"content": []}},
+        {"token_ids": [7]},
     ]
-    assert response.text == "abc"
+    assert response.text == "abcde"
 
 
 @pytest.mark.parametrize(

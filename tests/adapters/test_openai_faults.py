@@ -485,6 +485,7 @@ async def test_a_finished_answer_is_complete_whatever_follows(anyio_backend, rep
     assert (response.text, response.finish_reason) == ("Hi", FinishReason.STOP)
 
 
+@pytest.mark.virtual_time(autojump_threshold=0.1)
 async def test_a_finish_that_is_kept_open_without_its_marker_ends_soon(anyio_backend):
     """Usage and the marker may follow the finish, but nobody waits for ever."""
     reply = Reply("Hi", omit=["usage", "terminal"], keep_open=True)
