@@ -215,10 +215,10 @@ CONVERSATION = (
 OPTIONS = ChatOptions(
     temperature=0.3,
     max_output_tokens=50,
-    stop_sequences=["END"],
+    stop_sequences=("END",),
     seed=3,
     response_format=JsonSchemaFormat("answer", {"type": "object"}, strict=True),
-    tools=[Tool("f", "does f", {"type": "object", "properties": {"x": {"type": "integer"}}})],
+    tools=(Tool("f", "does f", {"type": "object", "properties": {"x": {"type": "integer"}}}),),
     tool_choice="f",
     allow_multiple_tool_calls=False,
     reasoning_effort="low",

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,6 @@ from chatrouting.responses import ChatResponse, FinishReason
 from chatrouting.usage import Usage
 
 ERRORS = Errors("openai", "gpt-x")
-EMPTY = {"choices": [], "usage": None}
 
 
 def chunk(delta=None, finish_reason=None, **facts):
@@ -619,7 +619,9 @@ def test_an_error_dressed_as_success_is_an_error():
     assert caught.value.request_id == "r"
 
 
-MAYBE = st.none() | st.integers() | st.text(max_size=3) | st.just([]) | st.just({})
+MAYBE: st.SearchStrategy[Any] = (
+    st.none() | st.integers() | st.text(max_size=3) | st.just([]) | st.just({})
+)
 FUNCTION = st.fixed_dictionaries(
     {}, optional={"name": MAYBE, "arguments": MAYBE | st.just('{"x": 1}')}
 )
