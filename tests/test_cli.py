@@ -13,8 +13,10 @@ import anyio
 import pytest
 from anyio.streams.text import TextReceiveStream
 
-from chatrouting._chat_command import attempt_cells, chat, shown_text
-from chatrouting._chat_routes import (
+from chatrouting.attempt import RoutingAttempt
+from chatrouting.cli import main
+from chatrouting.cli.chat import attempt_cells, chat, shown_text
+from chatrouting.cli.routes import (
     ANTHROPIC_MODEL,
     OPENAI_MODEL,
     WHAT_TO_SET,
@@ -22,9 +24,7 @@ from chatrouting._chat_routes import (
     RouteError,
     find_routes,
 )
-from chatrouting._terminal import Terminal
-from chatrouting.attempt import RoutingAttempt
-from chatrouting.cli import main
+from chatrouting.cli.terminal import Terminal
 from chatrouting.contents import ReasoningContent, RefusalContent, TextContent
 from chatrouting.errors import OverloadedError
 from chatrouting.failure import Failure, FailureKind

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from chatrouting._demo_report import DemoReport, Spread, make_report, spread
-from chatrouting._demo_run import ROUTER, Call, DemoRecord, DemoView, SeenAttempt, run_demo
-from chatrouting._demo_schedule import (
+from chatrouting.attempt import AttemptOutcome, RoutingAttempt
+from chatrouting.cli.demo import demo, demo_as_json
+from chatrouting.cli.demo_report import DemoReport, Spread, make_report, spread
+from chatrouting.cli.demo_run import ROUTER, Call, DemoRecord, DemoView, SeenAttempt, run_demo
+from chatrouting.cli.demo_schedule import (
     PROVIDERS,
     Fault,
     answer,
@@ -20,7 +22,7 @@ from chatrouting._demo_schedule import (
     question,
     question_number,
 )
-from chatrouting._demo_view import (
+from chatrouting.cli.demo_view import (
     FOREIGN,
     TerminalView,
     attempt_cells,
@@ -33,9 +35,7 @@ from chatrouting._demo_view import (
     path_table,
     unanswered_line,
 )
-from chatrouting._terminal import Terminal, render_row, render_table
-from chatrouting.attempt import AttemptOutcome, RoutingAttempt
-from chatrouting.demo import demo, demo_as_json
+from chatrouting.cli.terminal import Terminal, render_row, render_table
 from chatrouting.errors import OverloadedError, StallTimeoutError
 from chatrouting.failure import Failure, FailureKind
 

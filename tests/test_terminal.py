@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from chatrouting._terminal import (
+from chatrouting.cli.terminal import (
     Cell,
     Column,
     Table,

@@ -1,0 +1,203 @@
+"""The command line: `chatrouting demo` and `chatrouting chat`.
+
+The only place that reads the environment. It parses, opens the terminal, and turns what happened
+into an exit code: 0 done, 1 failed, 2 asked for wrongly, 130 interrupted.
+"""
+
+import argparse
+import io
+import logging
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TextIO, cast
+
+import anyio
+
+from chatrouting.cli.chat import chat
+from chatrouting.cli.demo import DEFAULT_REQUESTS, DEFAULT_SEED, demo, demo_as_json
+from chatrouting.cli.routes import ANTHROPIC_MODEL, OPENAI_MODEL, RouteError, find_routes
+from chatrouting.cli.terminal import Terminal
+
+__all__ = ["main"]
+
+FAILED = 1
+MISUSED = 2
+INTERRUPTED = 130
+
+_DESCRIPTION = "Chat clients that wrap chat clients: routing and failover for LLM calls."
+_EXAMPLES = """\
+examples:
+  chatrouting demo                      see failover at work; no key, no network
+  chatrouting chat "What is a router?"  ask the providers that are configured
+  chatrouting chat "Hello" --route anthropic --route openai/gpt-x
+"""
+_CHAT_ENVIRONMENT = f"""\
+environment:
+  OPENAI_API_KEY         OpenAI; the model is {OPENAI_MODEL} unless --route or
+                         OPENAI_MODEL names another
+  ANTHROPIC_API_KEY      Anthropic; the model is {ANTHROPIC_MODEL} unless
+                         --route or ANTHROPIC_MODEL names another
+  AZURE_OPENAI_ENDPOINT, AZURE_OPENAI_API_KEY, OPENAI_API_VERSION
+                         Azure; --route azure/DEPLOYMENT or
+                         AZURE_OPENAI_DEPLOYMENT names the deployment
+  OPENAI_BASE_URL        any compatible server (Ollama, llama.cpp, vLLM); the
+                         key is optional, --route openai/MODEL or
+                         OPENAI_MODEL names the model
+  NO_COLOR               no colours
+
+The answer goes to standard output; attempts and errors go to standard error.
+Exit codes: 0 answered, 1 not answered, 2 no route to ask, 130 interrupted.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: Arguments without the program's name; None for those of the process.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SystemExit: After `--help` and `--version`, and for arguments that cannot be read.
+    """
+    arguments = _parser().parse_args(argv)
+    _accept_any_character(sys.stdout)
+    code = FAILED
+    with _quiet_logging():
+        try:
+            code = arguments.run(arguments)
+        except* KeyboardInterrupt:
+            code = INTERRUPTED
+        except* BrokenPipeError:
+            # Whoever read the output has left, as `head` does. Python would complain at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), cast("TextIO", sys.stdout).fileno())
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="chatrouting",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    own_version = f"chatrouting {version('chatrouting')}"
+    parser.add_argument("--version", action="version", version=own_version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _describe_demo(
+        commands.add_parser(
+            "demo",
+            help="see failover at work with simulated providers",
+            description="Run simulated providers that fail on a schedule, and real SDK clients "
+            "that ask them through a stack of routers and directly. It takes a few seconds; no "
+            "key is needed and nothing leaves this machine.",
+        )
+    )
+    _describe_chat(
+        commands.add_parser(
+            "chat",
+            help="ask a question of real ones",
+            description="Ask one question. The routes are asked in order until one answers.",
+            epilog=_CHAT_ENVIRONMENT,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    return parser
+
+
+def _describe_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--requests",
+        type=_positive,
+        default=DEFAULT_REQUESTS,
+        metavar="N",
+        help="questions to ask on each path (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=DEFAULT_SEED,
+        metavar="S",
+        help="draws the schedule of failures; the same seed gives the same one "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the numbers as one JSON object")
+    _add_plain(parser)
+    parser.set_defaults(run=_run_demo)
+
+
+def _describe_chat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("question", help="what to ask")
+    parser.add_argument(
+        "--route",
+        action="append",
+        default=[],
+        metavar="PROVIDER[/MODEL]",
+        help="openai, azure or anthropic, with a model if need be; repeat it for the order in "
+        "which to ask (default: every provider that is configured)",
+    )
+    _add_plain(parser)
+    parser.set_defaults(run=_run_chat)
+
+
+def _add_plain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plain", action="store_true", help="no colours and no rewritten lines, as in a pipe"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} requests; expected at least 1")
+    return number
+
+
+def _run_demo(arguments: argparse.Namespace) -> int:
+    requests, seed = arguments.requests, arguments.seed
+
+    async def run() -> int:
+        if arguments.json:
+            return await demo_as_json(sys.stdout, requests=requests, seed=seed)
+        terminal = Terminal.of(sys.stdout, os.environ, is_plain=arguments.plain)
+        return await demo(terminal, requests=requests, seed=seed)
+
+    return anyio.run(run)
+
+
+def _run_chat(arguments: argparse.Namespace) -> int:
+    notes = Terminal.of(sys.stderr, os.environ, is_plain=arguments.plain)
+    try:
+        routes, left_out = find_routes(arguments.route, os.environ)
+    except RouteError as error:
+        notes.print(str(error))
+        return MISUSED
+    notes.print(*(f"Left out: {reason}" for reason in left_out))
+
+    async def run() -> int:
+        return await chat(arguments.question, routes, answer=sys.stdout, notes=notes)
+
+    return anyio.run(run)
+
+
+def _accept_any_character(stream: TextIO) -> None:
+    """Let an answer hold characters that an old console cannot show."""
+    if isinstance(stream, io.TextIOWrapper):
+        cast("io.TextIOWrapper", stream).reconfigure(errors="replace")
+
+
+@contextmanager
+def _quiet_logging() -> Generator[None]:
+    """Keep log records off the terminal: the commands tell of attempts themselves."""
+    logger = logging.getLogger("chatrouting")
+    handler = logging.NullHandler()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
