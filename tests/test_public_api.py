@@ -20,7 +20,13 @@ ROOT = Path(__file__).parent.parent
 SNAPSHOT = Path(__file__).parent / "public_api.txt"
 
 #: Where users import from, besides the adapters' and policies' own modules.
-PUBLIC = ["chatrouting", "chatrouting.errors", "chatrouting.stream", "chatrouting.testing"]
+PUBLIC = [
+    "chatrouting",
+    "chatrouting.errors",
+    "chatrouting.stream",
+    "chatrouting.sync",
+    "chatrouting.testing",
+]
 ROOMS_OF_MODULES = ["adapters", "policies"]
 
 HIDDEN_METHODS = {"__del__", "__post_init__", "__repr__"}
