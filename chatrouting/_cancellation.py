@@ -69,6 +69,25 @@ async def deliver_cancellation() -> None:
     await checkpoint()
 
 
+async def give_way(error: Exception, baseline: int) -> None:
+    """Raise the caller's cancellation, with `error` as its cause, if the caller is being cancelled.
+
+    A client may turn the cancellation that it met into an error of its own.
+    """
+    if is_caller_cancelled(baseline):
+        try:
+            await deliver_cancellation()
+        except BaseException as cancellation:
+            cancellation.__cause__ = error
+            raise
+
+
+def made_of(stopped: BaseException) -> Exception | None:
+    """Return the error that a client made of a cancellation, None if it let it through."""
+    error = stopped if isinstance(stopped, Exception) else stopped.__cause__
+    return error if isinstance(error, Exception) else None
+
+
 def is_foreign_cancellation(error: BaseException, baseline: int) -> bool:
     """Say whether a client raised a cancellation although its caller is not being cancelled.
 

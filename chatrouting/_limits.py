@@ -19,8 +19,7 @@ class LimitExpired(Exception):  # noqa: N818  # a message between two functions,
 
     def caused(self, error: BaseException) -> BaseException:
         """Return `error`, caused by what the client made of the cancellation, if it did."""
-        if isinstance(self.stopped, Exception):
-            error.__cause__ = self.stopped
+        error.__cause__ = _cancellation.made_of(self.stopped)
         return error
 
 

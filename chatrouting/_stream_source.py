@@ -87,7 +87,10 @@ class StreamSource:
             if self.timers:
                 return await self._read_within_limits(iterator, baseline)
             return await iterator.__anext__()
-        except (StopAsyncIteration, LimitReachedError, Exception):
+        except (StopAsyncIteration, LimitReachedError):
+            raise
+        except Exception as error:
+            await _cancellation.give_way(error, baseline)
             raise
         except BaseException as error:
             if _cancellation.is_foreign_cancellation(error, baseline):

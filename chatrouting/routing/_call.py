@@ -124,9 +124,9 @@ class RouterCall(StreamLayer):
 
     async def _end_failed(self, error: BaseException) -> BaseException:
         """Tell of the end of a request that raises, and return what it raises."""
-        if isinstance(error, Exception) and _cancellation.is_caller_cancelled(self._baseline):
+        if isinstance(error, Exception):
             try:
-                await _cancellation.deliver_cancellation()
+                await _cancellation.give_way(error, self._baseline)
             except BaseException as cancellation:  # noqa: BLE001  # it wins over the error
                 error = cancellation
         report_end = partial(reporting.report_end, self._settings, self._context)

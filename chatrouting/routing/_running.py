@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import final
 
+from chatrouting import _cancellation
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.failure import Failure, FailureKind
 from chatrouting.policies.classify import classify
@@ -86,6 +87,9 @@ class RunningAttempt:
     ) -> RoutingAttempt:
         """Make the record; nothing of the attempt changes afterwards."""
         self.scope.end()
+        if exception is not None and outcome is AttemptOutcome.CANCELLED:
+            # What the client made of the cancellation says more than the cancellation.
+            exception = _cancellation.made_of(exception) or exception
         if usage is None and self.stream is not None:
             usage = self.stream.usage
         parent = self.scope.parent
