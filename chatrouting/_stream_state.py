@@ -100,12 +100,13 @@ class Ending:
         """Decide what an error of closing means beside what ended the stream.
 
         It is the error where nothing was handed out, so that a router may turn elsewhere, and
-        where the consumer closes an answer that has not ended. It never replaces an error, and
-        it never spoils an answer that is whole.
+        where the consumer closes an answer that has not ended, unless the consumer is being
+        cancelled. It never replaces an error, and it never spoils an answer that is whole.
         """
         was_early = isinstance(self.error, GeneratorExit)
         nothing_out = self.error is None and not transcript.updates
-        if nothing_out or (was_early and transcript.finish_reason is None):
+        is_wanted = was_early and transcript.finish_reason is None
+        if nothing_out or (is_wanted and not _cancellation.is_caller_cancelled(0)):
             self.error = close_error
         elif self.error is None or was_early or self.is_cancellation:
             self.close_error = close_error

@@ -129,16 +129,17 @@ class RouterCall(StreamLayer):
                 await _cancellation.give_way(error, self._baseline)
             except BaseException as cancellation:  # noqa: BLE001  # it wins over the error
                 error = cancellation
-        report_end = partial(reporting.report_end, self._settings, self._context)
         try:
-            if _cancellation.is_cancellation(error):
-                await self._shielded(partial(report_end, error))
-            else:
-                await report_end(error)
+            await self._report_end(error)
         except BaseException as hook_error:  # noqa: BLE001  # raised by `_run`
             error = with_cause(hook_error, error)
         self._release(error)
         return error
+
+    async def _report_end(self, error: BaseException | None) -> None:
+        report_end = partial(reporting.report_end, self._settings, self._context, error)
+        is_cancelled = error is not None and _cancellation.is_cancellation(error)
+        await (self._shielded(report_end) if is_cancelled else report_end())
 
     def _release(self, raised: BaseException | None) -> None:
         if raised is not None or self._has_failed:
@@ -374,7 +375,7 @@ class RouterCall(StreamLayer):
             annotate(result, self._context.attempts, self._settings.name, self._context.request_id)
         ended_with = None if isinstance(result, GeneratorExit) else result
         try:
-            await reporting.report_end(self._settings, self._context, ended_with)
+            await self._report_end(ended_with)
         except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
             result = reporting.outranked(result, hook_error, ended_with)
         self._release(result)

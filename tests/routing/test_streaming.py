@@ -537,6 +537,61 @@ async def test_an_error_that_a_client_makes_of_the_cancellation_is_recorded():
     assert isinstance(ended_with, anyio.get_cancelled_exc_class())
 
 
+async def test_a_failing_close_does_not_hide_the_cancellation_of_a_consumer(caplog):
+    """[routing 50, 65] The consumer was cancelled in its own code; the hooks are shielded."""
+    router = Waiting([ScriptedChatClient("a", "b", raises_on_close(OSError("close")))])
+    with anyio.CancelScope() as scope:
+        async with router.get_streaming_response("Hi") as stream:
+            await anext(stream)
+            scope.cancel()
+            await anyio.sleep_forever()
+
+    assert scope.cancelled_caught
+    attempt, ended_with = router.ended
+    assert (attempt.outcome, ended_with) == (AttemptOutcome.ABANDONED, None)
+    assert "stream.close_failed" in caplog.text
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_failing_close_does_not_hide_a_native_cancellation(anyio_backend):
+    """[routing 50]"""
+    client = ScriptedChatClient("a", "b", raises_on_close(OSError("close")))
+
+    async def consume():
+        async with OrderedFailoverChatClient([client]).get_streaming_response("Hi") as stream:
+            await anext(stream)
+            await anyio.sleep_forever()
+
+    task = asyncio.create_task(consume())
+    await anyio.wait_all_tasks_blocked()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_end_is_told_where_the_last_update_is_cancelled(mode):
+    """[routing 50] The hook was interrupted; the request ends all the same, under a shield."""
+    ended = []
+
+    class Interrupted(Waiting):
+        async def on_routing_update(self, context, attempt, is_terminal):
+            scope.cancel()
+            await super().on_routing_update(context, attempt, is_terminal)
+
+        async def on_request_ended(self, context, exception):
+            await anyio.lowlevel.checkpoint()
+            ended.append(exception)
+
+    router = Interrupted([ScriptedChatClient("a")])
+    with anyio.CancelScope() as scope:
+        await (read(router) if mode == "streaming" else router.get_response("Hi"))
+
+    assert scope.cancelled_caught
+    [exception] = ended
+    assert isinstance(exception, anyio.get_cancelled_exc_class())
+
+
 async def test_a_cancelled_stream_is_closed_and_cannot_be_read_on(log):
     client = ScriptedChatClient("a", waits_forever())
     router = OrderedFailoverChatClient([client], on_routing_update=log)
