@@ -7,6 +7,7 @@ where possible.
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import final
@@ -124,7 +125,9 @@ class Connection:
     def _reset_on_close(self) -> None:
         """Let the close send RST instead of FIN."""
         raw = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - not Django's
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # The socket is closed already if the client has left a moment ago.
+        with suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     async def _read_until(self, end: bytes) -> bytes:
         while end not in self._buffer:
