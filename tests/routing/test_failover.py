@@ -272,6 +272,24 @@ async def test_a_policy_sees_what_was_tried_and_what_remains(answer):
     assert seen == [(None, ("a", "b", "c")), (first, ("b", "c")), (second, ("c",))]
 
 
+async def test_a_policy_sees_the_context_of_the_router_around_it(answer):
+    contexts = []
+
+    def remember(selected):
+        def select(context):
+            contexts.append(context)
+            return selected
+
+        return select
+
+    inner = FailoverChatClient(remember(ScriptedChatClient("ok")))
+    await answer(FailoverChatClient(remember(inner)))
+
+    outermost, innermost = contexts
+    assert (outermost.parent, innermost.parent) == (None, outermost)
+    assert innermost.request_id == outermost.request_id
+
+
 async def test_state_is_kept_between_the_selections_of_one_request(answer):
     def select(context):
         context.state["count"] = context.state.get("count", 0) + 1
