@@ -1,5 +1,7 @@
 """Who closes what, and what a closed router does."""
 
+import asyncio
+
 import anyio
 import pytest
 
@@ -143,6 +145,18 @@ async def test_a_cancelled_close_closes_the_rest_all_the_same():
         await OrderedFailoverChatClient([Slow(ScriptedChatClient()), Waiting(last)]).aclose()
 
     assert scope.cancelled_caught
+    assert last.close_count == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_close_that_cancels_itself_is_an_error_like_any_other(anyio_backend):
+    """Nobody cancels the caller, so that the rest is closed and the caller goes on."""
+    last = ScriptedChatClient()
+    first = ScriptedChatClient(close_error=asyncio.CancelledError())
+
+    with pytest.raises(RuntimeError, match="cancelled from inside"):
+        await OrderedFailoverChatClient([first, last]).aclose()
+
     assert last.close_count == 1
 
 

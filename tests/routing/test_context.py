@@ -126,6 +126,14 @@ def test_a_new_context_has_no_attempts_and_all_routes_remaining():
     assert context.parent is None
 
 
+def test_an_attempt_that_was_no_route_takes_none():
+    context = RoutingContext(
+        "Hi", routes={"a": ScriptedChatClient()}, attempts=[RoutingAttempt(route="b")]
+    )
+
+    assert context.remaining == ("a",)
+
+
 def test_all_positions_of_a_client_that_refused_leave_what_remains():
     client = ScriptedChatClient()
     routes = {"a": client, "b": ScriptedChatClient(), "again": client}

@@ -11,7 +11,15 @@ from chatrouting import (
     Usage,
 )
 from chatrouting.errors import OverloadedError
-from chatrouting.testing import ManualClock, ScriptedChatClient, fails, finishes, runs, update
+from chatrouting.testing import (
+    ManualClock,
+    ScriptedChatClient,
+    fails,
+    finishes,
+    runs,
+    update,
+    waits_forever,
+)
 
 
 async def pause(_):
@@ -465,6 +473,35 @@ async def test_a_stream_that_breaks_ends_its_request_with_the_error():
         await complete(router)
 
     assert [exception for _, exception in router.ends] == [error]
+
+
+async def test_a_coroutine_that_is_thrown_away_tells_nobody_and_asks_nobody_else(mode):
+    """[routing 50] Nothing can be awaited any more; a `GeneratorExit` is no failure."""
+    second = ScriptedChatClient("never")
+    router = Hooked(ScriptedChatClient(waits_forever()), second)
+    stream = router.get_streaming_response("Hi")
+    coroutine = router.get_response("Hi") if mode == "whole" else stream.__anext__()
+    coroutine.send(None)
+
+    coroutine.close()
+
+    assert (router.updates, router.ends) == ([], [])
+    assert second.calls == []
+
+
+async def test_a_read_that_is_thrown_away_after_output_tells_nobody():
+    """[routing 50] The stream is over; layers give back what they hold, by `on_dropped`."""
+    router = Hooked(ScriptedChatClient("a", waits_forever()))
+    stream = router.get_streaming_response("Hi")
+    await anext(stream)
+    reading = stream.__anext__()
+    reading.send(None)
+
+    reading.close()
+
+    assert (router.updates, router.ends) == ([], [])
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
 
 
 async def test_a_stream_that_was_never_read_began_no_request():

@@ -15,6 +15,7 @@ from chatrouting import (
     OrderedFailoverChatClient,
     Role,
     RoutingChatClient,
+    RoutingContext,
     Selection,
     as_messages,
 )
@@ -109,6 +110,13 @@ async def test_a_selector_may_be_a_method(answer):
             return self.routes["a"]
 
     assert (await answer(Router(routes={"a": ScriptedChatClient("hello")}))).text == "hello"
+
+
+async def test_the_method_is_nobodys_where_a_callable_was_given():
+    router = RoutingChatClient(lambda _: ScriptedChatClient())
+
+    with pytest.raises(NotImplementedError):
+        await router.select_client(RoutingContext("Hi"))
 
 
 async def test_the_client_gets_the_options_that_the_selector_assigned(answer):
