@@ -6,6 +6,8 @@
       ClientClosedError                   a client used after `aclose`
       StreamClosedError (RuntimeError)    a stream used after its end
       NoClientSelectedError (RuntimeError)
+      EmbeddingError (RuntimeError)       an embedding generator gave no usable vectors
+        EmbeddingTimeoutError (TimeoutError)
       ChatClientError                     a provider call failed
         APIConnectionError                no connection, or it broke
           APITimeoutError                 the SDK's own timeout
@@ -59,6 +61,8 @@ __all__ = [
     "ConflictError",
     "ContentFilteredError",
     "ContextLengthExceededError",
+    "EmbeddingError",
+    "EmbeddingTimeoutError",
     "FirstOutputTimeoutError",
     "InsufficientQuotaError",
     "InternalServerError",
@@ -105,6 +109,14 @@ class StreamClosedError(ChatRoutingError, RuntimeError):
 
 class NoClientSelectedError(ChatRoutingError, RuntimeError):
     """`select_client` returned None at the first selection of a request."""
+
+
+class EmbeddingError(ChatRoutingError, RuntimeError):
+    """An embedding generator returned something that is not one vector for each text."""
+
+
+class EmbeddingTimeoutError(EmbeddingError, TimeoutError):
+    """`embedding_timeout` ran out: the time waited for one call of an embedding generator."""
 
 
 class ChatClientError(ChatRoutingError):

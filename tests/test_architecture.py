@@ -84,6 +84,7 @@ FENCES: dict[str, set[str]] = {
     "httpx2": {"adapters/_openai_sdk.py", "adapters/_anthropic_sdk.py"},
     "anthropic": {"adapters/_anthropic_sdk.py", "cli/sdk_clients.py"},
     "numpy": {"semantic/"},
+    "tokenizers": {"semantic/wordllama.py"},
     "trio": {"testing/clock.py"},
     # Of the standard library, but the library runs on trio as well.
     "asyncio": {"_cancellation.py", "testing/clock.py"},
