@@ -15,6 +15,7 @@ from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._json import Json, as_count, as_object, as_objects, as_text, as_time
 from chatrouting.adapters.dialects import Dialect
 from chatrouting.contents import Content, DataContent, RefusalContent, TextContent
+from chatrouting.errors import ChatClientError
 from chatrouting.messages import Role
 from chatrouting.policies.error_body import holds_error
 from chatrouting.responses import ChatResponse, ChatResponseUpdate, FinishReason
@@ -59,7 +60,7 @@ class ChatParser:
 
     Attributes:
         is_complete: The end is proven by a finish reason or the terminal marker.
-        is_terminal: The terminal marker came.
+        is_terminal: The terminal marker came, or an error.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class ChatParser:
         chunk = json.loads(data)
         if event == "error" or not isinstance(chunk, dict):
             if event == "error" or holds_error(chunk):
-                raise self._errors.of_answer(status=200, headers={}, body=chunk)
+                raise self._failure(chunk)
             raise ValueError("a chunk is no JSON object")
         return self.feed_object(chunk)  # pyright: ignore[reportUnknownArgumentType]
 
@@ -99,7 +100,7 @@ class ChatParser:
         if self._has_choice and (text := self._plain_text(data)):
             return (ChatResponseUpdate((TextContent(text),), response_id=data.get("id") or None),)
         if holds_error(data):
-            raise self._errors.of_answer(status=200, headers={}, body=data)
+            raise self._failure(data)
         contents: list[Content] = []
         properties = self._news(data, _KNOWN_OF_CHUNK)
         finish_reason = role = None
@@ -175,8 +176,8 @@ class ChatParser:
         if not reason:
             return None
         if reason == "error":
-            body = choice.get("error") or {"message": "the answer finished with an error"}
-            raise self._errors.of_answer(status=200, headers={}, body=body)
+            words = {"message": "the answer finished with an error"}
+            raise self._failure(choice.get("error") or words)
         self.is_complete = True
         contents += self._reasoning.seal()
         found = _FINISH_REASONS.get(reason, reason)
@@ -184,6 +185,10 @@ class ChatParser:
             contents += self._calls.complete()
             return FinishReason.TOOL_CALLS if self._calls.has_calls else found
         return found
+
+    def _failure(self, body: object) -> ChatClientError:
+        self.is_terminal = True
+        return self._errors.of_answer(status=200, headers={}, body=body)
 
     def _done(self) -> Sequence[ChatResponseUpdate]:
         """Take the marker for the end of an answer whose finish reason stayed null."""

@@ -68,7 +68,7 @@ class ResponsesParser:
 
     Attributes:
         is_complete: The event that proves a whole answer was seen.
-        is_terminal: The same event: nothing comes after it.
+        is_terminal: The same event, or an error: nothing comes after it.
         origin: Stamped on reasoning, so that it goes back only to who issued it.
         is_stored: Whether the provider was asked to keep the answer.
     """
@@ -114,6 +114,7 @@ class ResponsesParser:
         return []
 
     def _failure(self, body: Json) -> Exception:
+        self.is_terminal = True
         return self._errors.of_answer(status=200, headers={}, body=body)
 
     def finish(self, response: Json) -> Updates:

@@ -40,7 +40,7 @@ class StreamParser(Protocol):
     """What one API's events mean. Pure; one for each stream."""
 
     is_complete: bool  #: The end is proven: the body may end now.
-    is_terminal: bool  #: Nothing more can come: reading stops.
+    is_terminal: bool  #: Nothing more can come, also after an error: reading stops.
 
     def feed(self, event: str, data: str) -> Sequence[ChatResponseUpdate]:
         """Take one server-sent event.
@@ -94,6 +94,9 @@ class UpdateSource(ABC):
         #: What was raised after updates that are not yet handed out.
         self._failure: Exception | None = None
         self._headers: Mapping[str, str] = {}
+        #: What is read until the source is closed: bytes, or objects of an SDK.
+        self._body: AsyncIterator[Any] | None = None
+        self._can_run_out = True
         self._is_opened = False
         self._has_begun = False
         self._has_ended = False
@@ -120,8 +123,35 @@ class UpdateSource(ABC):
     async def aclose(self) -> None:
         """Give the connection back or up. May be called more than once."""
         self._has_ended = True
+        body, self._body = self._body, None
+        if body is None:
+            return
         with self._errors.translating():
+            try:
+                # Read to its end, the connection can be used again.
+                if self._parser.is_terminal and self._can_run_out:
+                    await _run_out(body)
+            finally:
+                await self._close(body)
+
+    async def _close(self, body: AsyncIterator[Any]) -> None:
+        try:
             await self._close_answer()
+        finally:
+            # The generators of SDKs and HTTP libraries are nested, and leave each other to the
+            # garbage collector; on a closed connection the innermost fails, and all of them end.
+            if self._can_run_out:
+                await _run_out(body)
+            if isinstance(body, AsyncGenerator):
+                await body.aclose()
+
+    def _begin(self, body: AsyncIterator[Any], response: Any) -> None:
+        """Note what came, before any of it is read."""
+        self._body = body
+        # A double in a test, or a transport of one's own, may have no response.
+        self._headers = getattr(response, "headers", None) or {}
+        # With HTTP/2 others read the same connection: a stream is left, not run out.
+        self._can_run_out = getattr(response, "http_version", "HTTP/1.1") == "HTTP/1.1"
 
     @abstractmethod
     async def _open_answer(self) -> None: ...
@@ -196,6 +226,17 @@ class UpdateSource(ABC):
         return None
 
 
+async def _run_out(body: AsyncIterator[Any]) -> None:
+    """Read what is left, for a tenth of a second at most; nobody asks what becomes of it."""
+    try:
+        with anyio.move_on_after(_DRAIN_SECONDS):
+            async for _ in body:
+                # Also a body that is all there already must not outlast the limit.
+                await anyio.lowlevel.checkpoint()
+    except Exception as error:  # noqa: BLE001  # the answer was judged before
+        _log.debug("adapters.drain_failed %s", type(error).__name__)
+
+
 @final
 class SSESource(UpdateSource):
     """Updates out of a `text/event-stream`."""
@@ -212,18 +253,15 @@ class SSESource(UpdateSource):
         """
         super().__init__(parser, errors)
         self._open = open
-        self._answer: HTTPAnswer | None = None
-        self._bytes: AsyncGenerator[bytes, None] | None = None
+        self._answer: HTTPAnswer
         self._decoder = SSEDecoder()
 
     async def _open_answer(self) -> None:
         with self._errors.translating():
-            answer = await self._open()
-        self._answer = answer
-        self._headers = answer.headers
-        self._bytes = answer.aiter_bytes()
+            self._answer = await self._open()
+        self._begin(self._answer.aiter_bytes(), self._answer)
         # Some servers name no type at all; whether it is a stream then shows at its end.
-        content_type = answer.headers.get("content-type") or "text/event-stream"
+        content_type = self._headers.get("content-type") or "text/event-stream"
         if not content_type.lower().startswith("text/event-stream"):
             await self._refuse(content_type)
 
@@ -247,7 +285,7 @@ class SSESource(UpdateSource):
             self._fail(f"came as {content_type.partition(';')[0]} instead of an event stream", None)
 
     async def _next_piece(self) -> bytes:
-        return await anext(cast("AsyncGenerator[bytes, None]", self._bytes))
+        return await anext(cast("AsyncIterator[bytes]", self._body))
 
     async def _read_on(self) -> None:
         piece = await self._step(self._next_piece)
@@ -264,33 +302,13 @@ class SSESource(UpdateSource):
             return
         for event, data in events:
             self._take(self._parser.feed, event, data)
-            if self._parser.is_terminal:
+            if self._parser.is_terminal and not self._has_ended:
                 self._end()
             if self._has_ended:
                 break
 
     async def _close_answer(self) -> None:
-        answer, self._answer = self._answer, None
-        pieces, self._bytes = self._bytes, None
-        if answer is None or pieces is None:
-            return
-        try:
-            if self._parser.is_terminal and answer.http_version == "HTTP/1.1":
-                await self._drain(pieces)
-        finally:
-            try:
-                await pieces.aclose()
-            finally:
-                await answer.aclose()
-
-    async def _drain(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        try:
-            with anyio.move_on_after(_DRAIN_SECONDS):
-                async for _ in pieces:
-                    # Also a body that is all there already must not outlast the limit.
-                    await anyio.lowlevel.checkpoint()
-        except Exception as error:  # noqa: BLE001  # the answer is complete whatever happens now
-            _log.debug("adapters.drain_failed %s", type(error).__name__)
+        await self._answer.aclose()
 
 
 @final
@@ -309,40 +327,28 @@ class SDKSource(UpdateSource):
         """
         super().__init__(parser, errors)
         self._open = open
-        self._stream: SDKStream | None = None
-        self._objects: AsyncIterator[Any] | None = None
+        self._stream: SDKStream
 
     async def _open_answer(self) -> None:
         with self._errors.translating():
             self._stream = await self._open()
-        # A double in a test, or a transport of one's own, may have no response.
-        response = getattr(self._stream, "response", None)
-        self._headers = getattr(response, "headers", None) or {}
-        self._objects = aiter(self._stream)
+        self._begin(aiter(self._stream), getattr(self._stream, "response", None))
 
     async def _read_on(self) -> None:
         item = await self._step(self._next_object)
         if item is not None:
             self._take(self._parser.feed_object, item)
-            if self._parser.is_terminal:
+            if self._parser.is_terminal and not self._has_ended:
                 self._end()
         elif not self._has_ended:
             self._end()
 
     async def _next_object(self) -> Mapping[str, Any]:
-        item = await anext(cast("AsyncIterator[Any]", self._objects))
+        item = await anext(cast("AsyncIterator[Any]", self._body))
         found = item.to_dict() if hasattr(item, "to_dict") else item
         if not isinstance(found, Mapping):
             raise ValueError("an event is no object")  # noqa: TRY004  # what was sent, not a bug
         return cast("Mapping[str, Any]", found)
 
     async def _close_answer(self) -> None:
-        stream, self._stream = self._stream, None
-        objects, self._objects = self._objects, None
-        if stream is None:
-            return
-        try:
-            if isinstance(objects, AsyncGenerator):
-                await objects.aclose()
-        finally:
-            await stream.close()
+        await self._stream.close()

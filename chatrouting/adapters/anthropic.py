@@ -201,6 +201,7 @@ class _Parser:
         if kind == "content_block_delta":
             return self.reader.read_delta(data)
         if kind == "error" or event == "error" or holds_error(data):
+            self.is_terminal = True
             raise self._errors.of_answer(status=200, headers={}, body=data)
         updates = self.reader.read(data, event)
         self.is_terminal = self.reader.has_ended

@@ -476,8 +476,6 @@ async def test_reasoning_of_nobody_is_dropped_not_said(anyio_backend, ask):
 # -- the contract ----------------------------------------------------------------------------------
 
 
-# The HTTP client leaves its generators to the garbage collector, which trio reports.
-@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 async def test_contract_of_a_chat_client_is_kept(anyio_backend):
     waits = Reply("a b c", gates={"content": Gate()})
     async with (

@@ -17,9 +17,6 @@ from chatrouting.errors import MissingExtraError, OverloadedError, StreamInterru
 from chatrouting.testing.provider_server import MALFORMED_EVENT, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
-# The SDK leaves its own generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 MODEL = "claude-haiku-4-5"
 RICH = Reply(
     "Grüße, 世界",

@@ -17,9 +17,6 @@ from chatrouting.routing.ordered import OrderedFailoverChatClient
 from chatrouting.testing.provider_server import MALFORMED_EVENT, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
-# The HTTP client leaves its generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 
 @asynccontextmanager
 async def two_servers(reply, **settings):

@@ -47,9 +47,6 @@ from chatrouting.testing.provider_server import (
 )
 from chatrouting.usage import Usage
 
-# The HTTP client leaves its generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 MODEL = "claude-haiku-4-5"
 KEY = "sk-ant-api03-a-very-secret-key"
 PROMPT = "a very secret prompt"
@@ -240,7 +237,7 @@ async def test_success_without_an_answer_is_an_error(anyio_backend, body, conten
 )
 async def test_error_event_is_classified_by_its_type(anyio_backend, type_, error, kind):
     """[BR-13] The status says 200; the type in the body says what happened."""
-    async with serving(Reply.stream_error(type=type_)) as (_, client):
+    async with serving(Reply.stream_error(type=type_)) as (server, client):
         caught, updates, _ = await broken(client)
 
         assert type(caught) is error
@@ -250,6 +247,7 @@ async def test_error_event_is_classified_by_its_type(anyio_backend, type_, error
         assert caught.request_id
         assert not any(update.has_output for update in updates)
         assert (await streamed(client)).text
+        assert server.connection_count == 1
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,6 @@ from chatrouting.testing.contract import check_chat_client
 from chatrouting.testing.provider_server import Gate, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
-# The SDK and its HTTP library leave generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 MODEL = "gpt-x"
 WEATHER = ToolCall(id="call_7", name="weather", arguments=['{"city"', ': "Oslo"}'])
 COUNTS = Usage(

@@ -35,9 +35,6 @@ from chatrouting.testing.contract import check_chat_client
 from chatrouting.testing.provider_server import Gate, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
-# HTTP library and SDK leave generators of streams to the garbage collector, as trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 MODEL = "gpt-x"
 WEATHER = ToolCall(id="call_7", name="weather", arguments=['{"city"', ': "Oslo"}'])
 COUNTS = Usage(

@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import openai
 import pytest
 
 from chatrouting.adapters._errors import Errors
@@ -25,7 +26,7 @@ SSE = {"content-type": "text/event-stream; charset=utf-8", "x-request-id": "r", 
 
 
 class Parser:
-    """Data is text; "end" completes, "stop" is terminal."""
+    """Data is text; "end" completes, "stop" is terminal, and so is an error."""
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -33,6 +34,7 @@ class Parser:
 
     def feed(self, event: str, data: str) -> Sequence[ChatResponseUpdate]:
         if event == "error":
+            self.is_terminal = True
             raise OverloadedError(data)
         if data == "junk":
             raise ValueError(data)
@@ -47,25 +49,49 @@ class Parser:
 class Answer:
     """An HTTP answer out of pieces: bytes, an exception, or None for a body kept open."""
 
-    http_version = "HTTP/1.1"
-
-    def __init__(self, *pieces: bytes | Exception | None, headers: dict[str, str] = SSE) -> None:
+    def __init__(
+        self,
+        *pieces: bytes | Exception | None,
+        headers: dict[str, str] = SSE,
+        http_version: str = "HTTP/1.1",
+    ) -> None:
         self.headers = headers
+        self.http_version = http_version
         self.pieces = list(pieces)
         self.closed = 0
+        self.connection = Connection()
+        self.reading = self.connection.read(self.pieces)
 
     async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        while self.pieces:
-            piece = self.pieces.pop(0)
-            if piece is None:
-                await anyio.sleep_forever()
-            elif isinstance(piece, Exception):
-                raise piece
-            else:
-                yield piece
+        async for piece in self.reading:
+            yield piece
 
     async def aclose(self) -> None:
         self.closed += 1
+        self.connection.is_closed = True
+
+
+class Connection:
+    """Where pieces come from: the innermost generator, which nobody closes but its own end."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.is_left = False
+
+    async def read(self, pieces: list[Any]) -> AsyncGenerator[Any, None]:
+        try:
+            while pieces:
+                if self.is_closed:
+                    raise httpx2.ReadError("closed")
+                piece = pieces.pop(0)
+                if piece is None:
+                    await anyio.sleep_forever()
+                elif isinstance(piece, Exception):
+                    raise piece
+                else:
+                    yield piece
+        finally:
+            self.is_left = True
 
 
 def source(answer: Answer) -> SSESource:
@@ -171,13 +197,15 @@ async def test_a_stream_without_its_end_is_interrupted(anyio_backend, rest, kind
 
 async def test_an_error_event_comes_after_what_was_read_with_it(anyio_backend):
     """[BR-02] [BR-13] The error has the request's id although its event has none."""
-    stream = source(Answer(b"data: a\n\nevent: error\ndata: busy\n\ndata: b\n\n"))
+    answer = Answer(b"data: a\n\nevent: error\ndata: busy\n\ndata: b\n\n", b"data: more\n\n")
+    stream = source(answer)
     assert (await anext(stream)).text == "a"
     with pytest.raises(OverloadedError, match="busy") as caught:
         await anext(stream)
     assert caught.value.request_id == "r"
     assert caught.value.rate_limit_headers == {"retry-after": "1"}
     await stream.aclose()
+    assert answer.pieces == [], "read to its end, the connection can be used again"
 
 
 @pytest.mark.parametrize(
@@ -261,29 +289,46 @@ async def test_closed_before_it_is_read_it_sends_nothing(anyio_backend):
     assert opened == []
 
 
-async def test_an_early_close_closes_the_answer(anyio_backend):
-    answer = Answer(b"data: a\n\n", None)
+@pytest.mark.parametrize("rest", [[], [None], [b"data: b\n\n"] * 3], ids=str)
+async def test_an_early_close_leaves_no_generator_behind(anyio_backend, rest):
+    """Those of HTTP libraries are nested; what is left of them, trio reports."""
+    answer = Answer(b"data: a\n\n", *rest)
     stream = source(answer)
     assert (await anext(stream)).text == "a"
     await stream.aclose()
     assert answer.closed == 1
+    assert answer.connection.is_left
+
+
+@pytest.mark.parametrize("first", ["a", "stop"])
+async def test_what_shares_its_connection_is_not_read_on(anyio_backend, first):
+    """With HTTP/2 a stream is left, and others go on reading the connection."""
+    rest = b"data: b\n\n"
+    answer = Answer(f"data: {first}\n\n".encode(), rest, http_version="HTTP/2")
+    stream = source(answer)
+    assert (await anext(stream)).text == first
+    await stream.aclose()
+    assert answer.pieces == [rest]
+    assert answer.closed == 1
+    await answer.reading.aclose()
 
 
 class SDKStream:
     """An SDK's stream of objects, as far as the source uses it."""
 
-    def __init__(self, *items: Any) -> None:
+    def __init__(self, *items: Any, response: Answer | None = None) -> None:
         self.items = list(items)
+        self.response = response
+        self.connection = Connection()
         self.closed = 0
 
     async def __aiter__(self) -> AsyncGenerator[Any, None]:
-        for item in self.items:
-            if isinstance(item, Exception):
-                raise item
+        async for item in self.connection.read(self.items):
             yield item
 
     async def close(self) -> None:
         self.closed += 1
+        self.connection.is_closed = True
 
 
 class Item:
@@ -310,6 +355,33 @@ async def test_objects_of_an_sdk_are_updates_too(anyio_backend):
     await stream.aclose()
     await stream.aclose()
     assert inner.closed == 1
+    assert inner.items == [], "read to its end, the connection can be used again"
+
+
+@pytest.mark.parametrize("items", [["stop", None], ["a", None], ["a", "b"]], ids=str)
+async def test_an_sdk_leaves_no_generator_behind(anyio_backend, items):
+    """Neither where its stream is kept open after the end nor where it is left early."""
+    inner = SDKStream(*(item and Item(item) for item in items))
+    stream = sdk_source(inner)
+    assert (await anext(stream)).text == items[0]
+    with anyio.fail_after(1):
+        await stream.aclose()
+    assert inner.closed == 1
+    assert inner.connection.is_left
+
+
+async def test_an_error_that_an_sdk_raises_knows_its_request(anyio_backend):
+    """It is raised without headers; the stream's own answer has them."""
+    request = httpx2.Request("POST", "http://x")
+    error = openai.APIError("busy", request, body={"code": "server_overloaded"})
+    stream = sdk_source(SDKStream(Item("a"), error, response=Answer()))
+    assert (await anext(stream)).text == "a"
+    with pytest.raises(OverloadedError) as caught:
+        await anext(stream)
+    assert caught.value.__cause__ is error
+    assert caught.value.request_id == "r"
+    assert caught.value.rate_limit_headers == {"retry-after": "1"}
+    await stream.aclose()
 
 
 @pytest.mark.parametrize(
