@@ -31,9 +31,6 @@ from chatrouting.failure import Failure, FailureKind
 from chatrouting.responses import ChatResponseUpdate
 from chatrouting.testing.provider_server import Gate, ProviderServer, Reply
 
-#: The HTTP library leaves generators behind that trio finds; the connections are closed.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 OPENAI = {"OPENAI_API_KEY": "k"}
 ANTHROPIC = {"ANTHROPIC_API_KEY": "k"}
 AZURE = {

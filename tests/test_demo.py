@@ -39,9 +39,6 @@ from chatrouting.cli.terminal import Terminal, render_row, render_table
 from chatrouting.errors import OverloadedError, StallTimeoutError
 from chatrouting.failure import Failure, FailureKind
 
-#: The HTTP library leaves generators behind that trio finds; the connections are closed.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 EAST, EUROPE, ANTHROPIC = PROVIDERS
 
 

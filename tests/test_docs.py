@@ -32,9 +32,6 @@ from chatrouting.testing import ProviderServer
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PAGES_OF_THE_PROJECT = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
-# HTTP libraries leave generators of closed streams to the garbage collector, as trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 LANGUAGES = {"python", "output", "sh", "text"}
 
 DEMO = "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/chatrouting demo"

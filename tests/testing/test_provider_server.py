@@ -19,9 +19,6 @@ from chatrouting.testing.provider_server import (
 )
 from chatrouting.usage import Usage
 
-# The SDKs leave their own generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 WEATHER = ToolCall(id="call_7", name="weather", arguments=['{"city"', ': "Oslo"}'])
 COUNTS = Usage(

@@ -11,9 +11,6 @@ import pytest
 from chatrouting.testing._http import BadRequestError
 from chatrouting.testing.provider_server import Gate, ProviderServer, RecordedRequest, Reply
 
-# The SDKs leave their own generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 
 

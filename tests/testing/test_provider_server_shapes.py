@@ -9,9 +9,6 @@ import pytest
 from chatrouting.testing.provider_server import Gate, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
 
-# The SDKs leave their own generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 
 

@@ -21,9 +21,6 @@ from chatrouting.testing.provider_server import (
     Reply,
 )
 
-# The SDKs leave their own generators to the garbage collector, which trio reports.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
-
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 
 
