@@ -2,9 +2,24 @@
 
 import pytest
 
-from chatrouting import AttemptOutcome, FailoverChatClient, FailureKind, OrderedFailoverChatClient
+from chatrouting import (
+    AttemptOutcome,
+    DelegatingChatClient,
+    FailoverChatClient,
+    FailureKind,
+    OrderedFailoverChatClient,
+)
 from chatrouting.errors import CircuitOpenError, OverloadedError, QuotaExceededError
 from chatrouting.testing import ScriptedChatClient, fails
+
+
+class Equal(DelegatingChatClient):
+    """Equal to every other client of its class, as careless value types are."""
+
+    def __eq__(self, other):
+        return isinstance(other, Equal)
+
+    __hash__ = None  # type: ignore[assignment]  # unhashable too
 
 
 def refusing(error=QuotaExceededError):
@@ -26,6 +41,16 @@ async def test_after_a_refusal_the_walk_goes_on(answer, log):
 
 
 async def test_a_refusal_does_not_count_against_the_limit(answer):
+    """One was refused, one failed, and two may fail: a third is asked."""
+    router = OrderedFailoverChatClient(
+        [refusing(), ScriptedChatClient(fails(OverloadedError)), ScriptedChatClient("ok")],
+        maximum_attempts_per_request=2,
+    )
+
+    assert (await answer(router)).text == "ok"
+
+
+async def test_a_walk_goes_on_after_a_refusal_where_the_limit_is_one(answer):
     router = OrderedFailoverChatClient(
         [refusing(), refusing(), ScriptedChatClient("ok")], maximum_attempts_per_request=1
     )
@@ -51,6 +76,13 @@ async def test_a_client_that_refused_is_skipped_at_its_other_positions(answer):
         await answer(router)
 
     assert len(first.calls) == 1
+
+
+async def test_a_client_that_equals_one_that_refused_is_asked(answer):
+    """[routing 93] Identity counts, not equality."""
+    clients = [Equal(refusing()), Equal(ScriptedChatClient("ok"))]
+
+    assert (await answer(OrderedFailoverChatClient(clients))).text == "ok"
 
 
 async def test_the_attempt_before_a_skipped_last_position_is_terminal(answer, log):
