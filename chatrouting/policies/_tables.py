@@ -38,6 +38,7 @@ _WORDS: Final[Mapping[FailureKind, tuple[str, ...]]] = {
         "cyber_policy",
         "misalignment_policy_violation",
         "moderation_blocked",
+        "image_content_policy_violation",
     ),
     FailureKind.RATE_LIMITED: (
         "rate_limit_exceeded",
@@ -69,6 +70,7 @@ _WORDS: Final[Mapping[FailureKind, tuple[str, ...]]] = {
         "modeltimeoutexception",
         "deadline_exceeded",
         "request_timeout",
+        "vector_store_timeout",
     ),
     FailureKind.AUTHENTICATION: (
         "invalid_api_key",
@@ -85,6 +87,7 @@ _WORDS: Final[Mapping[FailureKind, tuple[str, ...]]] = {
         "unsupported_country_region_territory",
         "accessdeniedexception",
         "model_not_allowed",
+        "data_residency_mismatch",
     ),
     FailureKind.NOT_FOUND: (
         "model_not_found",
@@ -93,7 +96,23 @@ _WORDS: Final[Mapping[FailureKind, tuple[str, ...]]] = {
         "resourcenotfoundexception",
         "not_found",
     ),
-    FailureKind.UNSUPPORTED: ("unsupported_parameter", "unsupported_value"),
+    FailureKind.UNSUPPORTED: (
+        "unsupported_parameter",
+        "unsupported_value",
+        "unsupported_image_media_type",
+    ),
+    FailureKind.INVALID_REQUEST: (
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_mode",
+        "invalid_image_url",
+        "invalid_base64_image",
+        "image_too_small",
+        "image_parse_error",
+        "image_file_not_found",
+        "empty_image_file",
+        "failed_to_download_image",
+    ),
     FailureKind.CONFLICT: ("conflict_error", "conversation_locked"),
     FailureKind.PAYLOAD_TOO_LARGE: (
         "request_too_large",

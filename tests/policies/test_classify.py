@@ -2,12 +2,14 @@
 
 import socket
 import ssl
+from typing import get_args
 
 import anthropic
 import anyio
 import httpx2
 import openai
 import pytest
+from openai.types.responses import ResponseError
 
 from chatrouting.attempt import RoutingAttempt
 from chatrouting.errors import (
@@ -77,6 +79,19 @@ K = FailureKind
         (400, None, "invalid_request_error", "prompt is too long", K.CONTEXT_LENGTH_EXCEEDED),
         (400, None, "BadRequestError", "maximum context length is", K.CONTEXT_LENGTH_EXCEEDED),
         (400, None, "exceed_context_size_error", "", K.CONTEXT_LENGTH_EXCEEDED),
+        (200, "vector_store_timeout", None, "", K.TIMEOUT),
+        (200, "data_residency_mismatch", None, "", K.PERMISSION),
+        (200, "unsupported_image_media_type", None, "", K.UNSUPPORTED),
+        (200, "image_content_policy_violation", None, "", K.CONTENT_FILTERED),
+        *(
+            (200, code, None, "", K.INVALID_REQUEST)
+            for code in (
+                *("invalid_image", "invalid_image_format", "invalid_image_mode"),
+                *("invalid_image_url", "invalid_base64_image", "image_too_small"),
+                *("image_parse_error", "image_file_not_found", "empty_image_file"),
+                "failed_to_download_image",
+            )
+        ),
         (400, "content_filter", None, "", K.CONTENT_FILTERED),
         (400, "ResponsibleAIPolicyViolation", None, "", K.CONTENT_FILTERED),
         (400, None, None, "Azure OpenAI's content management policy", K.CONTENT_FILTERED),
@@ -99,6 +114,15 @@ K = FailureKind
 def test_each_row_of_the_classification_table_holds(status, code, type, message, kind):
     """[BR-13] Code, then type, then status, then words; unknown 4xx and 5xx have a home."""
     assert classify_response(status=status, code=code, type=type, message=message) is kind
+
+
+def test_every_code_of_a_failed_response_is_known():
+    """Those that the SDK lists; what it does not list is taken for the server's failure."""
+    codes = get_args(ResponseError.model_fields["code"].annotation)
+    kinds = {
+        code: classify_response(status=200, code=code, type=None, message="") for code in codes
+    }
+    assert [code for code, kind in kinds.items() if kind is K.SERVER_ERROR] == ["server_error"]
 
 
 def request() -> httpx2.Request:
