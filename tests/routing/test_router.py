@@ -386,6 +386,23 @@ async def test_a_client_that_was_not_given_is_named_by_metadata_else_by_class(
     assert [attempt.route for attempt in (await answer(router)).attempts] == [name]
 
 
+async def test_a_client_is_told_from_one_that_equals_it(answer):
+    """[routing 93] Identity counts, not equality."""
+
+    class Equal(DelegatingChatClient):
+        def __eq__(self, other):
+            return isinstance(other, Equal)
+
+        __hash__ = None  # type: ignore[assignment]  # unhashable, as careless value types are
+
+    routes = {"a": Equal(ScriptedChatClient("a")), "b": Equal(ScriptedChatClient("b"))}
+
+    response = await answer(RoutingChatClient(lambda _: routes["b"], routes=routes))
+
+    assert response.text == "b"
+    assert response.attempts[0].route == "b"
+
+
 async def test_a_client_that_was_not_given_takes_no_route_of_the_same_name(answer):
     """Its metadata may say the same as a route's; the route is still there to be tried."""
     given = ScriptedChatClient("given", metadata=GPT)
