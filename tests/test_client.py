@@ -51,9 +51,6 @@ def test_an_embedding_generator_is_told_from_a_chat_client():
     assert not isinstance(ScriptedChatClient(), EmbeddingGenerator)
 
 
-# --- delegating -----------------------------------------------------------------------------------
-
-
 async def test_a_delegating_client_hands_on_the_very_messages_and_options(answer):
     client, options = ScriptedChatClient("hello"), ChatOptions(seed=1)
 
@@ -123,9 +120,6 @@ def test_a_wrapper_of_none_is_a_type_error():
         DelegatingChatClient(None)
 
 
-# --- services -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("service", [DelegatingChatClient, ClosingClient, ChatClient])
 def test_a_wrapper_answers_for_its_own_classes(service):
     wrapper = DelegatingChatClient(DelegatingChatClient(ScriptedChatClient()))
@@ -159,9 +153,6 @@ def test_a_service_under_a_key_is_asked_of_what_is_wrapped():
 def test_a_service_of_none_is_a_type_error():
     with pytest.raises(TypeError, match="service_type"):
         DelegatingChatClient(ScriptedChatClient()).get_service(None)
-
-
-# --- options --------------------------------------------------------------------------------------
 
 
 async def test_configured_options_reach_the_client_and_the_callers_stay(answer):

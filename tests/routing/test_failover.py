@@ -30,9 +30,6 @@ def failing(error=OverloadedError):
     return ScriptedChatClient(fails(error))
 
 
-# --- the limit ------------------------------------------------------------------------------------
-
-
 def test_there_is_no_limit_by_default():
     """[routing 21]"""
     assert FailoverChatClient(first_remaining).maximum_attempts_per_request is None
@@ -141,9 +138,6 @@ async def test_a_route_that_is_returned_as_an_object_is_its_first_untried_positi
     response = await answer(router)
 
     assert [attempt.route for attempt in response.attempts] == ["a", "b", "a", "a"]
-
-
-# --- errors of the selector -----------------------------------------------------------------------
 
 
 async def test_an_error_of_the_first_selection_propagates_without_an_attempt(answer, log):
@@ -255,9 +249,6 @@ async def test_an_unknown_name_in_an_inner_router_never_fails_over(answer, log):
     assert log.terminals == [True]
 
 
-# --- what a policy sees ---------------------------------------------------------------------------
-
-
 async def test_a_policy_sees_what_was_tried_and_what_remains(answer):
     seen = []
 
@@ -311,9 +302,6 @@ async def test_a_policy_that_implements_the_selector_only_works(answer):
     response = await answer(Router(routes=[failing(), ScriptedChatClient("ok")]))
 
     assert response.text == "ok"
-
-
-# --- options and messages -------------------------------------------------------------------------
 
 
 async def test_each_client_gets_options_equal_to_the_callers(answer):
@@ -391,9 +379,6 @@ async def test_a_one_shot_iterable_of_messages_reaches_every_client(answer):
     )
 
     assert first.calls[0].messages == second.calls[0].messages == as_messages("Hi")
-
-
-# --- whether to move on ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,6 @@ class Hooked(FailoverChatClient):
         return [is_terminal for _, _, is_terminal in self.updates]
 
 
-# --- attempts -------------------------------------------------------------------------------------
-
-
 async def test_a_failure_and_a_success_are_two_updates(mode, answer):
     """[routing 33]"""
     error = OverloadedError("busy")
@@ -316,9 +313,6 @@ async def test_time_in_selector_and_hook_is_not_counted(answer, log):
     assert [attempt.duration for attempt in log.attempts] == [1, 1]
 
 
-# --- listeners ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("cls", [RoutingChatClient, FailoverChatClient])
 async def test_a_listener_hears_of_every_router_also_of_a_plain_one(answer, log, cls):
     await answer(cls(lambda _: ScriptedChatClient("ok"), on_routing_update=log))
@@ -390,9 +384,6 @@ async def test_a_listener_is_told_also_where_the_method_raised(answer, log):
         await answer(Router([ScriptedChatClient("ok")], on_routing_update=log))
 
     assert log.outcomes == [AttemptOutcome.COMPLETED]
-
-
-# --- the end of a request -------------------------------------------------------------------------
 
 
 async def test_an_answer_ends_its_request_without_an_exception(answer):

@@ -32,9 +32,6 @@ async def texts(stream):
         return [each.text async for each in stream]
 
 
-# --- selecting ------------------------------------------------------------------------------------
-
-
 def test_a_router_without_a_selector_is_a_type_error():
     """[routing 8]"""
     with pytest.raises(TypeError, match="select_client"):
@@ -269,9 +266,6 @@ async def test_the_context_keeps_the_selection_and_its_reason(log):
     assert log.contexts[0].selection is selection
 
 
-# --- services -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("service", [FailoverChatClient, RoutingChatClient, ClosingClient, object])
 def test_a_router_answers_for_its_class_and_its_bases(service):
     """[routing 16]"""
@@ -311,9 +305,6 @@ def test_a_service_of_none_is_a_type_error():
     """[routing 17]"""
     with pytest.raises(TypeError, match="service_type"):
         RoutingChatClient(lambda _: None).get_service(None)
-
-
-# --- routes ---------------------------------------------------------------------------------------
 
 
 def test_a_mapping_names_its_routes():
@@ -393,7 +384,7 @@ async def test_a_client_is_told_from_one_that_equals_it(answer):
         def __eq__(self, other):
             return isinstance(other, Equal)
 
-        __hash__ = None  # type: ignore[assignment]  # unhashable, as careless value types are
+        __hash__ = None  # unhashable, as careless value types are
 
     routes = {"a": Equal(ScriptedChatClient("a")), "b": Equal(ScriptedChatClient("b"))}
 
@@ -422,9 +413,6 @@ async def test_the_metadata_of_a_wrapped_client_names_the_route():
     routes = [DelegatingChatClient(ScriptedChatClient(metadata=GPT))]
 
     assert RouteTable(routes).names == ("openai/gpt-x",)
-
-
-# --- what surrounds a request ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [RoutingChatClient, FailoverChatClient])

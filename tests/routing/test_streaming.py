@@ -81,9 +81,6 @@ async def read_until_it_breaks(client, error):
     return seen
 
 
-# --- before the commit ----------------------------------------------------------------------------
-
-
 async def test_a_failure_before_output_is_raised_where_the_limit_is_one(log):
     """[routing 51]"""
     error = OverloadedError("busy")
@@ -178,9 +175,6 @@ async def test_an_iterator_without_aclose_can_be_closed_early(log):
     assert log.outcomes == [AttemptOutcome.ABANDONED]
 
 
-# --- what commits ---------------------------------------------------------------------------------
-
-
 @each_quiet
 async def test_an_update_without_output_is_held_back(quiet):
     """[routing 61] Another client may still answer."""
@@ -262,9 +256,6 @@ async def test_the_time_to_the_first_update_is_the_moment_of_commit(log, commit_
     await read(router)
 
     assert log.attempts[0].time_to_first_update == seconds
-
-
-# --- after the commit -----------------------------------------------------------------------------
 
 
 async def test_a_failure_after_output_reaches_the_consumer(log):
@@ -441,9 +432,6 @@ async def test_a_stream_that_was_begun_in_one_task_can_be_closed_in_another(log)
     assert log.outcomes == [AttemptOutcome.ABANDONED]
 
 
-# --- closing --------------------------------------------------------------------------------------
-
-
 async def test_a_failing_close_of_a_whole_answer_is_logged(log, caplog):
     """[routing 63] A delivered answer is not spoilt."""
     client = ScriptedChatClient("a", "b", raises_on_close(OSError("close")))
@@ -499,9 +487,6 @@ async def test_a_failing_close_beside_a_failing_read_fails_over_once(log):
 
     assert await texts(router) == ["ok"]
     assert log.exceptions == [error, None]
-
-
-# --- cancellation after the commit ----------------------------------------------------------------
 
 
 class Waiting(OrderedFailoverChatClient):
