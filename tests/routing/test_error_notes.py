@@ -182,11 +182,16 @@ async def test_what_the_caller_was_handling_keeps_its_traceback(mode):
     router = OrderedFailoverChatClient(
         [ScriptedChatClient(fails(OverloadedError)), ScriptedChatClient("ok")]
     )
+    with pytest.raises(KeyError) as caught:
+        {}["caller's own"]
+    callers = caught.value
+
     try:
-        raise KeyError("caller's own")
-    except KeyError as error:
+        raise callers
+    except KeyError:
         await answer(router, mode)
-        assert error.__traceback__ is not None
+
+    assert callers.__traceback__ is not None
 
 
 @MODES
