@@ -10,8 +10,9 @@ import sys
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, cast
 
+from chatrouting.adapters._redaction import redact
 from chatrouting.errors import (
     APIConnectionError,
     APIStatusError,
@@ -37,7 +38,7 @@ from chatrouting.errors import (
 )
 from chatrouting.failure import FailureKind
 from chatrouting.policies.classify import classify, classify_response
-from chatrouting.policies.error_body import mask_keys, read_error_body, shorten
+from chatrouting.policies.error_body import read_error_body, shorten
 from chatrouting.policies.retry_after import (
     parse_retry_after,
     rate_limit_headers,
@@ -72,7 +73,6 @@ _CLIENT_ERRORS: Final = 400
 _REDIRECTS: Final = 300
 
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid")
-_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ class Errors:
         try:
             yield
         except Exception as error:
-            ours = None if isinstance(error, ChatRoutingError) else self.of_exception(error)
             redact(error, stop)
+            ours = None if isinstance(error, ChatRoutingError) else self.of_exception(error)
             if ours is None:
                 raise
             raise ours from error
@@ -201,68 +201,6 @@ class Errors:
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Find the provider's id of a request among the headers of its answer."""
     return next((headers[name] for name in _REQUEST_IDS if name in headers), None)
-
-
-def redact(error: BaseException, stop: BaseException | None = None) -> None:
-    """Take prompt and key out of an exception of an SDK and of all that it came from.
-
-    Requests are replaced by ones with the same method and URL only, and responses lose what leads
-    back to their connection.
-
-    Args:
-        error: The exception; its causes, contexts and group members are treated alike.
-        stop: Where to stop: what was being handled when the call began is the caller's.
-    """
-    seen = {id(stop)}
-    left: list[BaseException | None] = [error]
-    while left:
-        current = left.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        left += [current.__cause__, current.__context__]
-        if _is_group(current):
-            left += current.exceptions
-        if not isinstance(current, ChatRoutingError):
-            _redact_one(cast("Any", current))
-
-
-def _redact_one(error: Any) -> None:
-    with contextlib.suppress(AttributeError, RuntimeError):
-        if _is_of_http_library(error.request):
-            error.request = _bare(error.request)
-    with contextlib.suppress(AttributeError, RuntimeError):
-        _redact_response(error.response)
-    if any(isinstance(value, str) for value in error.args):
-        # Some HTTP libraries quote a header that they cannot send.
-        error.args = tuple(mask_keys(v) if isinstance(v, str) else v for v in error.args)
-
-
-def _redact_response(response: Any) -> None:
-    if not _is_of_http_library(response):
-        return
-    for earlier in response.history:
-        _redact_response(earlier)
-    response.request = bare = _bare(response.request)
-    response.next_request = None
-    response.extensions = {}
-    if response.is_closed:
-        # An open one still needs its stream to be closed by.
-        response.stream = bare.stream
-
-
-def _bare(request: Any) -> Any:
-    bare = type(request)(request.method, request.url)
-    bare.headers.clear()
-    return bare
-
-
-def _is_of_http_library(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] in _HTTP_LIBRARIES
-
-
-def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
-    return isinstance(error, BaseExceptionGroup)
 
 
 def _class(kind: FailureKind, status: int) -> type[APIStatusError]:

@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol, Self, cast, final
 
 import anyio
 
-from chatrouting.adapters._errors import Errors, redact, request_id
+from chatrouting.adapters._errors import Errors, request_id
+from chatrouting.adapters._redaction import redact
 from chatrouting.adapters._sse import SSEDecoder
 from chatrouting.errors import ChatClientError
 from chatrouting.failure import FailureKind
@@ -214,8 +215,8 @@ class UpdateSource(ABC):
         except ValueError as error:
             self._fail(_UNREADABLE, error)
         except Exception as error:
-            ours = self._errors.of_exception(error)
             redact(error, stop)
+            ours = self._errors.of_exception(error)
             if ours is None:
                 raise
             if isinstance(ours, ChatClientError) and ours.status_code is not None:

@@ -6,11 +6,12 @@ may be numbers, and then they are HTTP statuses. Decoded JSON comes in; four fac
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 _SHORTENED: Final = 300
+_MASK: Final = "[key]"
 _KEY: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|pplx|key|hf|r8|nvapi|AIza)[-_]?[\w*.-]{12,}|\bBearer\s+\S+"
     # What an HTTP library says of a key that cannot be a header.
@@ -65,9 +66,11 @@ def holds_error(body: object) -> bool:
     return bool(found.get("error")) or "error" in (found.get("object"), found.get("type"))
 
 
-def mask_keys(text: str) -> str:
-    """Replace what looks like a credential."""
-    return _KEY.sub("[key]", text)
+def mask_keys(text: str, keys: Iterable[str] = ()) -> str:
+    """Replace `keys`, and what looks like a credential."""
+    for key in keys:
+        text = text.replace(key, _MASK)
+    return _KEY.sub(_MASK, text)
 
 
 def shorten(message: str) -> str:

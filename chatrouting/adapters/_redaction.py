@@ -1,0 +1,144 @@
+"""Taking prompt and key out of what SDKs and HTTP libraries raise, before anybody keeps it.
+
+Their exceptions hold the request, whose body is the prompt and whose headers are the key, and the
+answer, which may repeat the key. Both SDKs are read by what their exceptions carry, so that this
+file imports neither.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeGuard, cast
+
+from chatrouting.errors import ChatRoutingError
+from chatrouting.policies.error_body import mask_keys
+
+_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2"})
+#: Headers by which providers are told the key.
+_CREDENTIALS: Final = (
+    "authorization",
+    "proxy-authorization",
+    "api-key",
+    "x-api-key",
+    "x-goog-api-key",
+    "x-amz-security-token",
+)
+#: What is shorter may be a word: servers that want no key are often given "unused".
+_SHORTEST_KEY: Final = 8
+
+
+def redact(error: BaseException, stop: BaseException | None = None) -> None:
+    """Take prompt and key out of an exception of an SDK and of all that it came from.
+
+    Requests are replaced by ones with the same method and URL only, and responses lose what leads
+    back to their connection. In texts, decoded bodies and read contents the request's own key, and
+    whatever looks like one, is masked.
+
+    What remains: the URL with its query, headers of the answer, a body that was not read, and a
+    key that an answer writes in another form than the request did.
+
+    Args:
+        error: The exception; its causes, contexts and group members are treated alike.
+        stop: Where to stop: what was being handled when the call began is the caller's.
+    """
+    found: list[Any] = [one for one in _chain(error, stop) if not isinstance(one, ChatRoutingError)]
+    keys = {key for one in found for request in _requests(one) for key in _keys(request)}
+    for one in found:
+        _redact_one(one, sorted(keys, key=len, reverse=True))
+
+
+def _chain(error: BaseException, stop: BaseException | None) -> Iterator[BaseException]:
+    seen = {id(stop)}
+    left: list[BaseException | None] = [error]
+    while left:
+        current = left.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        left += [current.__cause__, current.__context__]
+        if _is_group(current):
+            left += current.exceptions
+
+
+def _requests(error: Any) -> Iterator[Any]:
+    """Find the requests of an exception; some raise where there is none."""
+    holders: tuple[Any, ...] = (error, getattr(error, "response", None))
+    for holder in holders:
+        with contextlib.suppress(AttributeError, RuntimeError):
+            if _is_of_http_library(holder.request):
+                yield holder.request
+
+
+def _keys(request: Any) -> Iterator[str]:
+    for name in _CREDENTIALS:
+        key = request.headers.get(name, "").rpartition(" ")[2]
+        if len(key) >= _SHORTEST_KEY:
+            yield key
+
+
+def _redact_one(error: Any, keys: Iterable[str]) -> None:
+    with contextlib.suppress(AttributeError, RuntimeError):
+        if _is_of_http_library(error.request):
+            error.request = _bare(error.request)
+    with contextlib.suppress(AttributeError, RuntimeError):
+        _redact_response(error.response, keys)
+    # Some HTTP libraries quote a header that they cannot send.
+    error.args = _masked(error.args, keys)
+    _mask_fields(error, keys)
+
+
+def _redact_response(response: Any, keys: Iterable[str]) -> None:
+    if not _is_of_http_library(response):
+        return
+    for earlier in response.history:
+        _redact_response(earlier, keys)
+    response.request = bare = _bare(response.request)
+    response.next_request = None
+    response.extensions = {}
+    if response.is_closed:
+        # An open one still needs its stream to be closed by.
+        response.stream = bare.stream
+    _mask_fields(response, keys)
+
+
+def _mask_fields(holder: object, keys: Iterable[str]) -> None:
+    """Mask keys in what an object holds, without touching what holds none."""
+    fields = vars(holder)
+    for name, value in list(fields.items()):
+        masked = _masked(value, keys)
+        if masked is not value:
+            fields[name] = masked
+
+
+def _masked(value: Any, keys: Iterable[str]) -> Any:
+    """Return a value with masked keys, the value itself if there are none in it."""
+    masked = _copied(value, keys)
+    return value if masked == value else masked
+
+
+def _copied(value: Any, keys: Iterable[str]) -> Any:
+    if isinstance(value, str):
+        return mask_keys(value, keys)
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "surrogateescape")
+        return mask_keys(text, keys).encode("utf-8", "surrogateescape")
+    if type(value) in (list, tuple):
+        return type(value)(_masked(item, keys) for item in value)
+    if type(value) is dict:
+        body = cast("Mapping[Any, Any]", value)
+        return {_masked(name, keys): _masked(item, keys) for name, item in body.items()}
+    return value
+
+
+def _bare(request: Any) -> Any:
+    bare = type(request)(request.method, request.url)
+    bare.headers.clear()
+    return bare
+
+
+def _is_of_http_library(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] in _HTTP_LIBRARIES
+
+
+def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
+    return isinstance(error, BaseExceptionGroup)
