@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from chatrouting.failure import Failure
 from chatrouting.usage import Usage
@@ -21,6 +21,10 @@ class AttemptOutcome(StrEnum):
     CANCELLED = "cancelled"  #: The caller, or an outer timer, gave up.
     ABANDONED = "abandoned"  #: The consumer closed the stream before its end.
     REFUSED_LOCALLY = "refused_locally"  #: No provider was asked.
+
+
+#: Looked up once: reaching an enum's member costs as much as a call, for each attempt.
+_COMPLETED: Final = AttemptOutcome.COMPLETED
 
 
 @dataclass(slots=True, init=False)
@@ -118,14 +122,16 @@ class RoutingAttempt:
         """
         if outcome is None:
             outcome = _outcome_of(exception, response_completed)
-        completed = outcome is AttemptOutcome.COMPLETED
+        completed = outcome is _COMPLETED
         committed = time_to_first_update is not None
-        if output_committed not in (None, committed):
+        if output_committed is not None and output_committed is not committed:
             raise ValueError(
                 f"output_committed is {output_committed} with time_to_first_update "
                 f"{time_to_first_update}; the one is True exactly when the other is set."
             )
-        if response_completed not in (None, completed) or (completed and exception is not None):
+        if (completed and exception is not None) or (
+            response_completed is not None and response_completed is not completed
+        ):
             raise ValueError(
                 f"outcome is {outcome.value} with response_completed {response_completed} and "
                 f"exception {exception!r}; COMPLETED goes with True and no exception."

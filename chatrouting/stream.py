@@ -11,7 +11,7 @@ This file is about one stream. Which stream it is, and what a failure means, rou
 import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, cast, final
 
 import anyio
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from chatrouting.attempt import RoutingAttempt
 
 __all__ = ["ResponseStream", "StreamLayer"]
+
+#: Looked up once: reaching an enum's member costs as much as a call, for each update.
+_OPEN: Final = StreamState.OPEN
 
 Updates: TypeAlias = "ResponseStream | AsyncIterator[ChatResponseUpdate]"
 
@@ -151,7 +154,7 @@ class ResponseStream:
     async def __anext__(  # noqa: C901, PLR0912  # a call saved here is saved for each update
         self,
     ) -> ChatResponseUpdate:
-        if self._state is not StreamState.OPEN:
+        if self._state is not _OPEN:
             await self._begin()
         level = stage = 0
         try:

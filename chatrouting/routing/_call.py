@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import getrandbits
-from typing import Any, TypeVar, final
+from typing import Any, Final, TypeVar, cast, final
 
 import anyio
 from typing_extensions import override
@@ -40,6 +40,8 @@ from chatrouting.scope import CLOSING_LIMIT, RequestScope, check_depth, current_
 from chatrouting.stream import ResponseStream
 
 T = TypeVar("T")
+
+_COMPLETED: Final = AttemptOutcome.COMPLETED
 
 
 @final
@@ -138,8 +140,10 @@ class RouterCall(StreamLayer):
 
     async def _report_end(self, error: BaseException | None) -> None:
         report_end = partial(reporting.report_end, self._settings, self._context, error)
-        is_cancelled = error is not None and _cancellation.is_cancellation(error)
-        await (self._shielded(report_end) if is_cancelled else report_end())
+        if error is not None and _cancellation.is_cancellation(error):
+            await self._shielded(report_end)
+        else:
+            await report_end()
 
     def _release(self, raised: BaseException | None) -> None:
         if raised is not None or self._has_failed:
@@ -166,7 +170,7 @@ class RouterCall(StreamLayer):
                 failed_with = error
             else:
                 if isinstance(result, ChatResponse):
-                    record = attempt.record(AttemptOutcome.COMPLETED, usage=result.usage)
+                    record = attempt.record(_COMPLETED, usage=result.usage)
                     self._context.add(record)
                     if settings.is_watched:
                         await reporting.report(settings, self._context, record, True)
@@ -360,9 +364,7 @@ class RouterCall(StreamLayer):
 
     @override
     async def on_end(self, error: BaseException | None) -> BaseException | None:
-        attempt = self._attempt
-        if attempt is None:
-            raise AssertionError("a stream without an attempt")
+        attempt = cast("RunningAttempt", self._attempt)  # a layer counts once `open` has returned
         outcome, exception = self._outcome_of_stream(attempt, error)
         record = attempt.record(outcome, exception)
         self._context.add(record)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.client import ChatClient
@@ -11,7 +11,8 @@ from chatrouting.messages import ChatMessage, MessagesInput, as_messages
 from chatrouting.options import ChatOptions
 from chatrouting.routing._routes import RoutesInput, RouteTable
 
-_NO_OPTIONS = ChatOptions()
+_NO_OPTIONS: Final = ChatOptions()
+_REFUSED: Final = AttemptOutcome.REFUSED_LOCALLY
 
 
 @final
@@ -164,5 +165,5 @@ class RoutingContext:
     def add(self, attempt: RoutingAttempt) -> None:
         """Note an attempt, and whether its client refused."""
         self._attempts.append(attempt)
-        if attempt.outcome is AttemptOutcome.REFUSED_LOCALLY and attempt.client is not None:
+        if attempt.outcome is _REFUSED and attempt.client is not None:
             self._refused.append(attempt.client)
