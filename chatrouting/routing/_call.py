@@ -139,11 +139,9 @@ class RouterCall(StreamLayer):
         return error
 
     async def _report_end(self, error: BaseException | None) -> None:
-        report_end = partial(reporting.report_end, self._settings, self._context, error)
-        if error is not None and _cancellation.is_cancellation(error):
-            await self._shielded(report_end)
-        else:
-            await report_end()
+        report = partial(reporting.report_end, self._settings, self._context, error)
+        is_cancelled = error is not None and _cancellation.is_cancellation(error)
+        await (self._shielded(report) if is_cancelled else report())
 
     def _release(self, raised: BaseException | None) -> None:
         if raised is not None or self._has_failed:
