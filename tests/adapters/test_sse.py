@@ -62,3 +62,29 @@ def test_a_carriage_return_at_the_end_of_a_piece_ends_its_line():
 def test_what_is_not_utf_8_raises():
     with pytest.raises(UnicodeDecodeError):
         decode([b"data: \xff\n\n"])
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "data: 1\n\n",
+                "event: named\ndata: grüße\n\n",
+                "data: one\ndata: two\n\n",
+                "event: empty\n\n",
+                "data:\n\n",
+                "event:named\ndata: 2\n\n",
+                "data: cr\rin it\n\n",
+                ": ping\n\n",
+                "\n",
+                "data: half",
+            ]
+        ),
+        max_size=6,
+    )
+)
+def test_events_that_come_together_are_the_same_as_byte_by_byte(blocks):
+    """The short way for events of one line, as nearly all are, reads what the long one does."""
+    raw = "".join(blocks).encode()
+    assert decode([raw]) == decode([bytes([byte]) for byte in raw])
+    assert decode([block.encode() for block in blocks]) == decode([raw])
