@@ -1,7 +1,7 @@
 """A chat client over Anthropic's Messages API and the SDK's clients for it.
 
 Writes a request, sends it once, and hands out what came. The parts are pure and stand beside it:
-`_anthropic_options` and `_anthropic_turns` write, `_anthropic_events` reads. Retrying, failing over
+in `_anthropic`. Retrying, failing over
 and time limits belong to the clients around this one.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, final
 
-from chatrouting.adapters._anthropic_events import EventReader, read_message
-from chatrouting.adapters._anthropic_models import Target
-from chatrouting.adapters._anthropic_options import Request, request
+from chatrouting.adapters._anthropic.events import EventReader, read_message
+from chatrouting.adapters._anthropic.models import Target
+from chatrouting.adapters._anthropic.options import Request, request
 from chatrouting.adapters._anthropic_sdk import AnthropicConnection
 from chatrouting.adapters._client import SDKClient
 from chatrouting.adapters._errors import Errors

@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from chatrouting.adapters import dialects
-from chatrouting.adapters._chat_input import chat_messages
-from chatrouting.adapters._chat_options import request_body
-from chatrouting.adapters._chat_output import ChatParser, read_completion
 from chatrouting.adapters._client import SDKClient
 from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._json import as_object, as_text
+from chatrouting.adapters._openai_chat.conversation import chat_messages
+from chatrouting.adapters._openai_chat.events import ChatParser, read_completion
+from chatrouting.adapters._openai_chat.options import request_body
 from chatrouting.adapters._openai_sdk import OpenAIConnection
 from chatrouting.adapters._source import SDKSource, SSESource
 from chatrouting.adapters.dialects import Dialect

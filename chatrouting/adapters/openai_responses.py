@@ -1,7 +1,7 @@
 """A chat client over OpenAI's Responses API, and servers that speak it.
 
 Writes a request, sends it once, and hands out what came. The parts are pure and stand beside it:
-`_responses_options` and `_responses_input` write, `_responses_events` and `_responses_output` read.
+in `_openai_responses`.
 Retrying, failing over and time limits belong to the clients around this one.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from chatrouting.adapters._errors import Errors
+from chatrouting.adapters._openai_responses.answer import as_answer
+from chatrouting.adapters._openai_responses.conversation import input_items
+from chatrouting.adapters._openai_responses.events import ResponsesParser
+from chatrouting.adapters._openai_responses.options import is_continued, is_stored, request_body
 from chatrouting.adapters._openai_sdk import Answer, OpenAIConnection
-from chatrouting.adapters._responses_events import ResponsesParser
-from chatrouting.adapters._responses_input import input_items
-from chatrouting.adapters._responses_options import is_continued, is_stored, request_body
-from chatrouting.adapters._responses_output import as_answer
 from chatrouting.adapters._source import SDKSource, SSESource
 from chatrouting.client import ClientMetadata, ClosingClient, own_service
 from chatrouting.errors import ConfigurationError

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chatrouting.adapters._anthropic_events import EventReader, read_message
-from chatrouting.adapters._anthropic_raw import KEY
+from chatrouting.adapters._anthropic.events import EventReader, read_message
+from chatrouting.adapters._anthropic.raw import KEY
 from chatrouting.contents import (
     Content,
     ReasoningContent,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chatrouting.adapters._anthropic_models import Target, model_family
+from chatrouting.adapters._anthropic.models import Target, model_family
 
 
 def target(model: str) -> Target:

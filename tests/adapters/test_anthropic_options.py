@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from chatrouting.adapters._anthropic_models import Target
-from chatrouting.adapters._anthropic_options import JSON_INSTRUCTION, Request, request
-from chatrouting.adapters._anthropic_schema import adapt_schema
+from chatrouting.adapters._anthropic.models import Target
+from chatrouting.adapters._anthropic.options import JSON_INSTRUCTION, Request, request
+from chatrouting.adapters._anthropic.schema import adapt_schema
 from chatrouting.contents import ReasoningContent, ToolCallContent, ToolResultContent
 from chatrouting.errors import ConfigurationError, UnsupportedOptionError
 from chatrouting.messages import ChatMessage, as_messages

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from chatrouting.adapters import dialects
-from chatrouting.adapters._chat_options import request_body
+from chatrouting.adapters._openai_chat.options import request_body
 from chatrouting.errors import UnsupportedOptionError
 from chatrouting.options import ChatOptions, JsonSchemaFormat, RoutingHints, Tool
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chatrouting.adapters._errors import Errors
-from chatrouting.adapters._responses_events import ResponsesParser
+from chatrouting.adapters._openai_responses.events import ResponsesParser
 from chatrouting.contents import ReasoningContent, RefusalContent, TextContent, ToolCallContent
 from chatrouting.errors import InternalServerError
 from chatrouting.messages import Role

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from chatrouting.adapters._responses_options import is_continued, is_stored, request_body
+from chatrouting.adapters._openai_responses.options import is_continued, is_stored, request_body
 from chatrouting.errors import BadRequestError, UnsupportedOptionError
 from chatrouting.failure import FailureKind
 from chatrouting.options import ChatOptions, JsonSchemaFormat, RoutingHints, Tool

@@ -1,7 +1,7 @@
 """What the Messages API says of an answer, as values of ours. Pure, and lenient to what is missing.
 
 The facts of one message. Its contents, and the message as a series of events, are the subject of
-`_anthropic_events`.
+`events`.
 """
 
 from collections.abc import Mapping

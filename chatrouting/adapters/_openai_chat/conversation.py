@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from chatrouting.adapters._call_ids import CallIds
-from chatrouting.adapters._chat_turns import alternating, text_part
+from chatrouting.adapters._openai_chat.alternation import alternating, text_part
 from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN, arguments_text, data_url
 from chatrouting.adapters.dialects import Dialect
 from chatrouting.contents import (

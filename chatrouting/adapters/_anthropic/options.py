@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from chatrouting.adapters._anthropic_content import Block, text_block
-from chatrouting.adapters._anthropic_models import Target
-from chatrouting.adapters._anthropic_schema import adapt_schema
-from chatrouting.adapters._anthropic_turns import Conversation, conversation
+from chatrouting.adapters._anthropic.content import Block, text_block
+from chatrouting.adapters._anthropic.conversation import Conversation, conversation
+from chatrouting.adapters._anthropic.models import Target
+from chatrouting.adapters._anthropic.schema import adapt_schema
 from chatrouting.errors import ConfigurationError
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool

@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast, final
 
-from chatrouting.adapters._chat_calls import ToolCallReader
-from chatrouting.adapters._chat_reasoning import ReasoningReader
 from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._json import Json, as_count, as_object, as_objects, as_text, as_time
+from chatrouting.adapters._openai_chat.reasoning import ReasoningReader
+from chatrouting.adapters._openai_chat.tool_calls import ToolCallReader
 from chatrouting.adapters.dialects import Dialect
 from chatrouting.contents import Content, DataContent, RefusalContent, TextContent
 from chatrouting.errors import ChatClientError

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from chatrouting.adapters._responses_input import input_items
+from chatrouting.adapters._openai_responses.conversation import input_items
 from chatrouting.contents import (
     DataContent,
     ReasoningContent,

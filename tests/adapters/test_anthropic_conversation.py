@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from chatrouting.adapters._anthropic_inbound import Seam
-from chatrouting.adapters._anthropic_models import Target
-from chatrouting.adapters._anthropic_raw import keep
-from chatrouting.adapters._anthropic_turns import (
+from chatrouting.adapters._anthropic.answer import Seam
+from chatrouting.adapters._anthropic.conversation import (
     PLACEHOLDER,
     Conversation,
     conversation,
 )
+from chatrouting.adapters._anthropic.models import Target
+from chatrouting.adapters._anthropic.raw import keep
 from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN
 from chatrouting.contents import (
     DataContent,

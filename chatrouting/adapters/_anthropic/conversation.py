@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from chatrouting.adapters._anthropic_content import (
+from chatrouting.adapters._anthropic.content import (
     Block,
     assistant_block,
     call_block,
@@ -28,8 +28,8 @@ from chatrouting.adapters._anthropic_content import (
     text_block,
     user_block,
 )
-from chatrouting.adapters._anthropic_models import Target
-from chatrouting.adapters._anthropic_raw import kept_blocks
+from chatrouting.adapters._anthropic.models import Target
+from chatrouting.adapters._anthropic.raw import kept_blocks
 from chatrouting.adapters._call_ids import CallIds
 from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN
 from chatrouting.contents import (

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chatrouting.adapters import dialects
-from chatrouting.adapters._chat_output import ChatParser, read_completion
 from chatrouting.adapters._errors import Errors
+from chatrouting.adapters._openai_chat.events import ChatParser, read_completion
 from chatrouting.contents import (
     DataContent,
     ReasoningContent,

@@ -1,6 +1,6 @@
 """Contents as blocks of Anthropic's Messages API. Pure: one content at a time.
 
-Which turn a block belongs to, and in what order, is the subject of `_anthropic_turns`.
+Which turn a block belongs to, and in what order, is the subject of `conversation`.
 """
 
 import base64
@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from chatrouting.adapters._anthropic_models import Target
+from chatrouting.adapters._anthropic.models import Target
 from chatrouting.contents import (
     Content,
     DataContent,

@@ -1,7 +1,7 @@
 """What the Responses API answers, as values of ours. Pure, and lenient: any field may be missing.
 
 The parts of one response object: facts, usage, finish reason, the texts of its items. The series of
-events, and the whole answer as the last of them, is the subject of `_responses_events`.
+events, and the whole answer as the last of them, is the subject of `events`.
 """
 
 from collections.abc import Iterator, Mapping

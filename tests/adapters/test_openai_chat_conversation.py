@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from chatrouting.adapters import dialects
-from chatrouting.adapters._chat_input import chat_messages
+from chatrouting.adapters._openai_chat.conversation import chat_messages
 from chatrouting.contents import (
     DataContent,
     ReasoningContent,

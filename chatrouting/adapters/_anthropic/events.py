@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, final
 
-from chatrouting.adapters._anthropic_inbound import (
+from chatrouting.adapters._anthropic.answer import (
     CallNames,
     Seam,
     finish_reason,
@@ -17,7 +17,7 @@ from chatrouting.adapters._anthropic_inbound import (
     refusal,
     usage,
 )
-from chatrouting.adapters._anthropic_raw import keep
+from chatrouting.adapters._anthropic.raw import keep
 from chatrouting.adapters._json import Json, as_object, as_objects, as_text
 from chatrouting.contents import Content, ReasoningContent, TextContent, ToolCallContent
 from chatrouting.messages import Role

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeAlias, final
 
 from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._json import Json, as_object, as_objects, as_text, as_time
-from chatrouting.adapters._responses_output import (
+from chatrouting.adapters._openai_responses.answer import (
     conversation_id,
     finish_reason,
     is_pending,
