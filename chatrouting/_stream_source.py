@@ -127,6 +127,7 @@ class StreamSource:
         has_ended = isinstance(iterator, AsyncGeneratorType) and iterator.ag_frame is None
         if close is None or has_ended:
             return None
+        baseline = _cancellation.cancel_count()
         token = None if self.scope is None else self.scope.enter()
         started = self.clock()
         try:
@@ -134,7 +135,11 @@ class StreamSource:
             with anyio.CancelScope(deadline=limit, shield=True) as scope:
                 await close()
         except BaseException as error:  # noqa: BLE001  # the caller weighs it
-            return error
+            if not _cancellation.is_foreign_cancellation(error, baseline):
+                return error
+            replaced = cancelled_by_client()
+            replaced.__cause__ = error
+            return replaced
         finally:
             self.closing += self.clock() - started
             if token is not None:

@@ -1,6 +1,7 @@
 """The states of a stream: what it has handed out, and how it ends."""
 
 import logging
+import sys
 from enum import Enum, auto
 from typing import final
 
@@ -64,7 +65,7 @@ class Ending:
         close_error: What closing raised, where it is not `error` and must not be.
     """
 
-    __slots__ = ("close_error", "error", "inner_error", "stage")
+    __slots__ = ("_baseline", "close_error", "error", "inner_error", "stage")
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Ending:
         self.inner_error = inner_error
         self.stage = stage
         self.close_error: BaseException | None = None
+        self._baseline = _cancellation.cancel_count()
 
     @property
     def caller_gave_up(self) -> bool:
@@ -96,6 +98,26 @@ class Ending:
             return StreamState.CLOSED
         return StreamState.CANCELLED if self.is_cancellation else StreamState.FAILED
 
+    async def give_way(self) -> None:
+        """Let a cancellation that came during the closing take the place of an ordinary error."""
+        if isinstance(self.error, Exception):
+            try:
+                await _cancellation.give_way(self.error, self._baseline)
+            except BaseException as cancellation:  # noqa: BLE001  # raised by the stream
+                self.error = cancellation
+
+    async def raise_early(self) -> None:
+        """Raise what went wrong at an early close, unless the caller is handling a cancellation.
+
+        Then that one goes on, and the error is logged.
+        """
+        if self.error is None or isinstance(self.error, GeneratorExit):
+            return
+        handled = sys.exception()
+        if handled is None or not _cancellation.is_cancellation(handled):
+            raise self.error
+        logger.error("stream.close_failed", exc_info=self.error)
+
     def weigh(self, close_error: BaseException, transcript: Transcript) -> None:
         """Decide what an error of closing means beside what ended the stream.
 
@@ -103,6 +125,12 @@ class Ending:
         where the consumer closes an answer that has not ended, unless the consumer is being
         cancelled. It never replaces an error, and it never spoils an answer that is whole.
         """
+        if _cancellation.is_cancellation(close_error):
+            # A shield keeps scopes out, but not `Task.cancel`: the caller gave up meanwhile.
+            if not self.caller_gave_up:
+                close_error.__cause__ = self.error
+            self.error = close_error
+            return
         was_early = isinstance(self.error, GeneratorExit)
         nothing_out = self.error is None and not transcript.updates
         is_wanted = was_early and transcript.finish_reason is None

@@ -191,17 +191,14 @@ class ResponseStream:
         """
         if self._busy:
             raise anyio.BusyResourceError("closing")
+        ending = Ending(GeneratorExit())
         if self._state is StreamState.NEW:
             # No request began: there is nobody to tell.
             self._state = StreamState.CLOSED
-            close_error = None if self._source is None else await self._source.close()
-            if close_error is not None:
-                raise close_error
+            ending.error = None if self._source is None else await self._source.close()
         elif self._state is StreamState.OPEN:
-            ending = Ending(GeneratorExit())
             await self._finish(ending)
-            if ending.error is not None and not isinstance(ending.error, GeneratorExit):
-                raise ending.error
+        await ending.raise_early()
 
     async def __aenter__(self) -> Self:
         return self
@@ -366,6 +363,7 @@ class ResponseStream:
             close_error = None if self._source is None else await self._source.close()
             if close_error is not None:
                 ending.weigh(close_error, self._transcript)
+            await ending.give_way()
             scope = None if self._source is None else self._source.scope
             await self._stack.tell(ending, scope)
         finally:

@@ -1,5 +1,6 @@
 """`ResponseStream` by itself: reading, taps, adoption, ends, being dropped."""
 
+import asyncio
 import gc
 import warnings
 
@@ -8,9 +9,16 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from chatrouting import ChatResponseUpdate, ResponseStream, Usage
-from chatrouting.errors import OverloadedError, StreamClosedError
+from chatrouting.errors import APIConnectionError, OverloadedError, StreamClosedError
 from chatrouting.stream import StreamLayer
-from chatrouting.testing import ScriptedChatClient, fails, finishes, update, waits_forever
+from chatrouting.testing import (
+    ScriptedChatClient,
+    fails,
+    finishes,
+    update,
+    waits_forever,
+    waits_on_close,
+)
 from chatrouting.testing.scripted import raises_on_close
 
 
@@ -398,3 +406,88 @@ async def test_usage_and_finish_reason_are_known_as_they_pass():
     await stream.__anext__()
     assert stream.finish_reason == "stop"
     await stream.aclose()
+
+
+async def fail(*_):
+    raise LookupError("hook")
+
+
+async def test_a_failing_end_does_not_replace_the_cancellation_that_led_to_it(caplog):
+    """A consumer cancelled in its own code leaves `async with` cancelled."""
+    _, stream = stream_of("a", "b")
+    with anyio.CancelScope() as scope:
+        async with stream.tap(on_end=fail):
+            await stream.__anext__()
+            scope.cancel()
+            await checkpoint()
+
+    assert scope.cancelled_caught
+    assert "stream.close_failed" in caplog.text
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_failing_end_does_not_replace_a_native_cancellation(anyio_backend):
+    _, stream = stream_of("a", "b")
+
+    async def consume():
+        async with stream.tap(on_end=fail):
+            await stream.__anext__()
+            await anyio.sleep_forever()
+
+    task = asyncio.create_task(consume())
+    await anyio.wait_all_tasks_blocked()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_cancellation_that_comes_while_a_broken_stream_is_closed_wins():
+    """The source is closed all the same; the layers are told of the cancellation."""
+    client, stream = stream_of("a", fails(OverloadedError), waits_on_close(0.05))
+    watcher, scope = Watcher(), anyio.CancelScope()
+    outer = deferred(stream, watcher)
+    await outer.__anext__()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read_in, scope, outer)
+        await anyio.wait_all_tasks_blocked()
+        scope.cancel()
+
+    assert scope.cancelled_caught
+    [told] = watcher.ends
+    assert isinstance(told, anyio.get_cancelled_exc_class())
+    assert isinstance(told.__cause__, OverloadedError)
+    assert client.streams_closed == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("script", [["a", fails(OverloadedError)], ["a"]], ids=["broken", "ended"])
+async def test_a_native_cancellation_that_interrupts_closing_wins(anyio_backend, script):
+    """A shield does not keep `Task.cancel` out, so that closing itself meets it."""
+    client, stream = stream_of(*script, waits_on_close(10))
+    await stream.__anext__()
+    task = asyncio.create_task(read_in(anyio.CancelScope(), stream))
+    await anyio.wait_all_tasks_blocked()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert client.streams_closed == 1
+
+
+async def read_in(scope, stream):
+    with scope:
+        await stream.__anext__()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_close_that_cancels_itself_is_no_cancellation_of_the_consumer(anyio_backend):
+    """[routing 48]"""
+    _, stream = stream_of("a", raises_on_close(asyncio.CancelledError))
+    await stream.__anext__()
+
+    with pytest.raises(APIConnectionError) as caught:
+        await stream.aclose()
+
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
