@@ -322,9 +322,11 @@ def test_a_call_id_means_one_call_within_a_message_only():
 
 
 def test_a_whole_call_replaces_its_fragments():
-    """Some providers send the call again when it is finished."""
+    """Some providers send the call again when it is finished; the last word counts."""
     whole = ToolCallContent("c", "f", {"x": 1}, '{"x": 1}')
+    final = ToolCallContent("c", "f", {"x": 2})
     assert contents_of(ToolCallContent("c", "f", {}, '{"x": '), whole) == (whole,)
+    assert contents_of(whole, final) == (final,)
 
 
 def test_extras_of_a_call_survive_the_join():
