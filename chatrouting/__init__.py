@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from chatrouting.routing.ordered import OrderedFailoverChatClient
     from chatrouting.routing.retry import RetryChatClient
     from chatrouting.routing.router import RoutingChatClient
+    from chatrouting.semantic.router import SemanticRoutingChatClient
     from chatrouting.stream import ResponseStream
     from chatrouting.usage import Usage
 
@@ -75,6 +76,7 @@ _HOMES = {
     "RoutingContext": "routing.context",
     "RoutingHints": "options",
     "Selection": "routing.context",
+    "SemanticRoutingChatClient": "semantic.router",
     "TextContent": "contents",
     "Tool": "options",
     "ToolCallContent": "contents",
@@ -119,6 +121,7 @@ __all__ = [
     "RoutingContext",
     "RoutingHints",
     "Selection",
+    "SemanticRoutingChatClient",
     "TextContent",
     "Tool",
     "ToolCallContent",
