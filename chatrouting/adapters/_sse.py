@@ -9,7 +9,6 @@ from typing import Final, final
 
 _LF: Final = b"\n"
 _CR: Final = b"\r"
-_END: Final = b"\n\n"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -42,10 +41,6 @@ class SSEDecoder:
             # The second half of a CRLF that was cut in two.
             piece = piece.removeprefix(_LF)
             self._after_cr = False
-        if piece.endswith(_END) and not (self._tail or self._data or self._event or _CR in piece):
-            plain = _plain(piece.decode())
-            if plain is not None:
-                return plain
         events: list[tuple[str, str]] = []
         for line in self._lines(piece):
             if line:
@@ -80,16 +75,3 @@ class SSEDecoder:
             self._data.append(value.removeprefix(b" "))
         elif name == b"event":
             self._event = value.removeprefix(b" ")
-
-
-def _plain(text: str) -> list[tuple[str, str]] | None:
-    """Split whole events of one `data` line each, as nearly all are; None for any others."""
-    events: list[tuple[str, str]] = []
-    for block in text[:-2].split("\n\n"):
-        name, data = "", block
-        if block.startswith("event: "):
-            name, _, data = block[7:].partition("\n")
-        if not data.startswith("data: ") or "\n" in data:
-            return None
-        events.append((name, data[6:]))
-    return events

@@ -84,7 +84,7 @@ def test_what_is_not_utf_8_raises():
     )
 )
 def test_events_that_come_together_are_the_same_as_byte_by_byte(blocks):
-    """The short way for events of one line, as nearly all are, reads what the long one does."""
+    """How many events a piece holds makes no difference, whatever their lines are."""
     raw = "".join(blocks).encode()
     assert decode([raw]) == decode([bytes([byte]) for byte in raw])
     assert decode([block.encode() for block in blocks]) == decode([raw])
