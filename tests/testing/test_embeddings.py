@@ -71,7 +71,7 @@ def test_vectors_are_the_same_in_each_process():
     )
 
     outputs = {
-        subprocess.run(  # noqa: S603  # our own code
+        subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         ).stdout
         for _ in range(2)
