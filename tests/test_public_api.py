@@ -23,6 +23,7 @@ SNAPSHOT = Path(__file__).parent / "public_api.txt"
 PUBLIC = [
     "chatrouting",
     "chatrouting.errors",
+    "chatrouting.semantic",
     "chatrouting.stream",
     "chatrouting.sync",
     "chatrouting.testing",
@@ -86,18 +87,23 @@ def find(module: str, name: str) -> tuple[str, ast.stmt] | None:
 
 
 def snapshot() -> str:
-    return "\n".join(line for module in public_modules() for line in _module(module))
+    shown: dict[tuple[str, str], str] = {}
+    lines = (line for module in public_modules() for line in _module(module, shown))
+    return "\n".join(lines)
 
 
-def _module(module: str) -> Iterator[str]:
+def _module(module: str, shown: dict[tuple[str, str], str]) -> Iterator[str]:
+    """Give the lines of a module; `shown` says where a definition has been written down before."""
     yield f"# {module}"
     yield ""
     for name in exported(module):
         found = find(module, name)
         assert found is not None, f"{module}.{name} is not defined in the package"
         home, node = found
-        if home != module and home in public_modules() and name in exported(home):
-            yield f"{name}: see {home}"
+        is_at_home = home in public_modules() and name in exported(home)
+        place = home if is_at_home else shown.setdefault((home, name), module)
+        if place != module:
+            yield f"{name}: see {place}"
         elif isinstance(node, ast.ClassDef):
             yield from _class(home, node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
