@@ -85,7 +85,7 @@ class Errors:
     """
 
     provider: str
-    model: str | None
+    model: str
 
     def of_answer(
         self, *, status: int, headers: Mapping[str, str], body: object
@@ -167,6 +167,14 @@ class Errors:
             rate_limit_headers=rate_limit_headers(headers),
         )
 
+    def complete(self, error: ChatClientError, headers: Mapping[str, str] | None = None) -> None:
+        """Fill in what an error does not know of its request, also from the answer's headers."""
+        headers = headers or {}
+        error.provider = error.provider or self.provider
+        error.model = error.model or self.model
+        error.request_id = error.request_id or request_id(headers)
+        error.rate_limit_headers = error.rate_limit_headers or rate_limit_headers(headers)
+
     @contextlib.contextmanager
     def translating(self) -> Generator[None]:
         """Redact what an SDK raises in the block, and raise it as an error of ours from it.
@@ -185,7 +193,7 @@ class Errors:
 
     @property
     def _target(self) -> str:
-        return self.provider if self.model is None else f"{self.provider} model {self.model!r}"
+        return f"{self.provider} model {self.model!r}"
 
     def _answered(self, status: int, code: str | None, words: str) -> str:
         how = f"answered {status}" if status >= _REDIRECTS else "sent an error as its answer"

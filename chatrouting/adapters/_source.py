@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, Self, cast, final
 
 import anyio
 
-from chatrouting.adapters._errors import Errors, request_id
+from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._redaction import redact
 from chatrouting.adapters._sse import SSEDecoder
 from chatrouting.errors import ChatClientError
@@ -88,8 +88,8 @@ class SDKStream(Protocol):
 class UpdateSource(ABC):
     """A source of updates as `ResponseStream` wants it. Nothing is sent before the first read."""
 
-    def __init__(self, parser: StreamParser, errors: Errors) -> None:
-        self._parser = parser
+    def __init__(self, errors: Errors) -> None:
+        self._parser: StreamParser  #: Comes with the answer.
         self._errors = errors
         self._ready: deque[ChatResponseUpdate] = deque()
         #: What was raised after updates that are not yet handed out.
@@ -198,8 +198,7 @@ class UpdateSource(ABC):
 
     def _fail_with(self, failure: ChatClientError) -> None:
         """Keep an error for after the updates that are ready; it knows its request by headers."""
-        failure.request_id = failure.request_id or request_id(self._headers)
-        failure.rate_limit_headers = failure.rate_limit_headers or rate_limit_headers(self._headers)
+        self._errors.complete(failure, self._headers)
         self._has_ended, self._failure = True, failure
 
     async def _step(self, read: Callable[[], Awaitable[Any]]) -> Any:
@@ -243,23 +242,23 @@ class SSESource(UpdateSource):
     """Updates out of a `text/event-stream`."""
 
     def __init__(
-        self, open: Callable[[], Awaitable[HTTPAnswer]], parser: StreamParser, errors: Errors
+        self, open: Callable[[], Awaitable[tuple[HTTPAnswer, StreamParser]]], errors: Errors
     ) -> None:
         """Make a source.
 
         Args:
-            open: Sends the request; awaited once, at the first read. The body is unread.
-            parser: What the events mean.
+            open: Sends the request; awaited once, at the first read. Returns the answer, its body
+                unread, and who reads its events.
             errors: Makes the errors of this request.
         """
-        super().__init__(parser, errors)
+        super().__init__(errors)
         self._open = open
         self._answer: HTTPAnswer
         self._decoder = SSEDecoder()
 
     async def _open_answer(self) -> None:
         with self._errors.translating():
-            self._answer = await self._open()
+            self._answer, self._parser = await self._open()
         self._begin(self._answer.aiter_bytes(), self._answer)
         # Some servers name no type at all; whether it is a stream then shows at its end.
         content_type = self._headers.get("content-type") or "text/event-stream"
@@ -317,22 +316,22 @@ class SDKSource(UpdateSource):
     """Updates out of an SDK's own iteration. Sees no terminal marker that the SDK swallows."""
 
     def __init__(
-        self, open: Callable[[], Awaitable[SDKStream]], parser: StreamParser, errors: Errors
+        self, open: Callable[[], Awaitable[tuple[SDKStream, StreamParser]]], errors: Errors
     ) -> None:
         """Make a source.
 
         Args:
-            open: Sends the request; awaited once, at the first read.
-            parser: What the events mean.
+            open: Sends the request; awaited once, at the first read. Returns the SDK's stream, and
+                who reads its objects.
             errors: Makes the errors of this request.
         """
-        super().__init__(parser, errors)
+        super().__init__(errors)
         self._open = open
         self._stream: SDKStream
 
     async def _open_answer(self) -> None:
         with self._errors.translating():
-            self._stream = await self._open()
+            self._stream, self._parser = await self._open()
         self._begin(aiter(self._stream), getattr(self._stream, "response", None))
 
     async def _read_on(self) -> None:

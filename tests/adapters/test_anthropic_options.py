@@ -9,7 +9,7 @@ from chatrouting.adapters._anthropic.models import Target
 from chatrouting.adapters._anthropic.options import JSON_INSTRUCTION, Request, request
 from chatrouting.adapters._anthropic.schema import adapt_schema
 from chatrouting.contents import ReasoningContent, ToolCallContent, ToolResultContent
-from chatrouting.errors import ConfigurationError, UnsupportedOptionError
+from chatrouting.errors import UnsupportedOptionError
 from chatrouting.messages import ChatMessage, as_messages
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Principal, RoutingHints, Tool
 
@@ -36,7 +36,7 @@ def body(*messages, **settings) -> dict[str, Any]:
 def dropped(caplog):
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.message.startswith("adapter.options_dropped api=messages model=")
+    assert record.message.startswith("adapters.options_dropped provider=anthropic model=")
     return record.message.partition("options=")[2]
 
 
@@ -407,39 +407,6 @@ def test_schema_is_adapted(schema, adapted):
 
 
 # -- further fields --------------------------------------------------------------------------------
-
-
-def test_additional_properties_have_the_last_word():
-    written = body(
-        tools=[TOOL],
-        instructions="be kind",
-        response_format=JsonSchemaFormat("answer", {"type": "string"}),
-        max_output_tokens=10,
-        stop_sequences=["END"],
-        metadata={"user_id": "u1"},
-        additional_properties={
-            "tools": [{"type": "web_search_20260101", "name": "web_search"}],
-            "system": [{"type": "text", "text": "be brief", "cache_control": {}}],
-            "output_config": {"effort": "high"},
-            "max_tokens": 20,
-            "stop_sequences": None,
-            "service_tier": "auto",
-        },
-    )
-
-    assert [tool["name"] for tool in written["tools"]] == ["look", "web_search"]
-    assert [block["text"] for block in written["system"]] == ["be kind", "be brief"]
-    assert written["output_config"].keys() == {"format", "effort"}
-    assert written["max_tokens"] == 20
-    assert "stop_sequences" not in written
-    assert written["service_tier"] == "auto"
-    assert written["metadata"] == {"user_id": "u1"}
-
-
-@pytest.mark.parametrize("name", ["messages", "model", "stream"])
-def test_additional_property_that_the_client_fills_in_is_refused(name):
-    with pytest.raises(ConfigurationError, match=name):
-        write(additional_properties={name: "x"})
 
 
 def test_options_and_tools_are_not_changed():

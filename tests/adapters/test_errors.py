@@ -117,8 +117,8 @@ def test_an_error_says_what_a_router_decides_by():
 def test_an_error_without_an_error_status_says_so():
     inside = ERRORS.of_answer(status=200, headers={}, body={"error": {"code": "x"}})
     assert str(inside) == "openai model 'gpt-x' sent an error as its answer (x)"
-    redirect = Errors("openai", None).of_answer(status=302, headers={}, body="")
-    assert str(redirect) == "openai answered 302"
+    redirect = ERRORS.of_answer(status=302, headers={}, body="")
+    assert str(redirect) == "openai model 'gpt-x' answered 302"
 
 
 def test_a_hint_in_the_words_of_a_rate_limit_is_the_last_resort():

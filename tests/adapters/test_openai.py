@@ -422,7 +422,7 @@ async def test_dropped_sampling_is_logged_without_content(anyio_backend, ask, ca
             await ask(client, "a secret", ChatOptions(top_k=3))
 
     assert "top_k" not in server.requests[0].body
-    assert "adapters.options_dropped provider=openai options=top_k" in caplog.text
+    assert "adapters.options_dropped provider=openai model=gpt-x options=top_k" in caplog.text
     assert "a secret" not in caplog.text
 
 

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chatrouting.adapters import dialects
+from chatrouting.adapters._client import read_answer
+from chatrouting.adapters._connection import Answer
 from chatrouting.adapters._errors import Errors
-from chatrouting.adapters._openai_chat.events import ChatParser, read_completion
+from chatrouting.adapters._openai_chat.events import ChatParser
 from chatrouting.contents import (
     DataContent,
     ReasoningContent,
@@ -557,7 +559,8 @@ def whole(message, finish_reason="stop", **facts):
 
 
 def read(body):
-    return read_completion(body, parser(), ERRORS, {"x-request-id": "r"})
+    answer = Answer(200, {"x-request-id": "r"}, json.dumps(body).encode())
+    return read_answer(answer, parser(), ERRORS)
 
 
 def test_a_whole_answer_is_read_like_a_stream():

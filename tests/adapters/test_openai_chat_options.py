@@ -104,15 +104,6 @@ def write(dialect=OPENAI, *, is_streaming=False, **options):
             {"n": 2, "verbosity": "low"},
             id="further fields",
         ),
-        pytest.param(
-            {
-                "temperature": 0.5,
-                "seed": 3,
-                "additional_properties": {"temperature": 1, "seed": None},
-            },
-            {"temperature": 1},
-            id="the caller's fields win, None takes one out",
-        ),
     ],
 )
 def test_each_option_has_its_place(options, body):
@@ -143,22 +134,22 @@ def test_streams_ask_for_usage_and_nothing_else_differs():
     """[BR-77] One way to write a request for both modes."""
     options = {"temperature": 0.5, "tools": [TOOL], "additional_properties": {"n": 1}}
     streamed = write(is_streaming=True, **options)
-    assert streamed.pop("stream") is True
     assert streamed.pop("stream_options") == {"include_usage": True}
     assert streamed == write(**options)
 
 
-def test_the_caller_may_say_otherwise_about_usage():
-    extra = {"stream_options": {"include_usage": False}}
-    assert write(is_streaming=True, additional_properties=extra)["stream_options"] == {
-        "include_usage": False
-    }
-
-
-def test_conversation_model_and_mode_are_not_the_extras_to_set(caplog):
-    extra = {"messages": [], "model": "other", "stream": True}
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ({"include_usage": False}, {"include_usage": False}),
+        ({"include_obfuscation": False}, {"include_usage": True, "include_obfuscation": False}),
+    ],
+)
+def test_the_caller_may_say_otherwise_about_streams(said, sent):
+    """The same further fields serve both modes; whole answers have no such options."""
+    extra = {"stream_options": said}
+    assert write(is_streaming=True, additional_properties=extra)["stream_options"] == sent
     assert write(additional_properties=extra) == {}
-    assert "additional_properties.stream" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -179,7 +170,7 @@ def test_what_would_change_the_answer_is_refused(dialect, options, words):
 
 def test_sampling_that_a_server_does_not_take_is_dropped_with_a_log_line(caplog):
     assert write(top_k=5, temperature=1.0) == {"temperature": 1.0}
-    assert "adapters.options_dropped provider=openai options=top_k" in caplog.text
+    assert "adapters.options_dropped provider=openai model=gpt-x options=top_k" in caplog.text
 
 
 EVERYTHING = {

@@ -407,7 +407,7 @@ async def test_the_model_of_the_options_counts_more(anyio_backend, ask):
 
 async def test_without_a_model_there_is_nothing_to_ask(anyio_backend, ask):
     async with serving(model=None) as (server, client):
-        with pytest.raises(ConfigurationError, match="no model to ask"):
+        with pytest.raises(ConfigurationError, match="no model is named for openai"):
             await ask(client)
 
         assert server.requests == []

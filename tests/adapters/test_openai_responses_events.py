@@ -19,10 +19,7 @@ HERE = "openai https://api.openai.com/v1 gpt-x"
 
 
 def parser(*, is_stored=False):
-    by = ResponsesParser(Errors("openai", "gpt-x"))
-    by.origin = HERE
-    by.is_stored = is_stored
-    return by
+    return ResponsesParser(Errors("openai", "gpt-x"), HERE, is_stored=is_stored)
 
 
 def event(kind, **fields):

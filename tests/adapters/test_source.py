@@ -95,10 +95,10 @@ class Connection:
 
 
 def source(answer: Answer) -> SSESource:
-    async def send() -> Answer:
-        return answer
+    async def send() -> tuple[Answer, Parser]:
+        return answer, Parser()
 
-    return SSESource(send, Parser(), ERRORS)
+    return SSESource(send, ERRORS)
 
 
 async def texts(stream: SSESource | SDKSource) -> list[str]:
@@ -259,10 +259,10 @@ async def test_what_is_no_event_stream_is_an_error(
 
 
 async def test_a_failing_request_is_translated(anyio_backend):
-    async def send() -> Answer:
+    async def send() -> tuple[Answer, Parser]:
         raise httpx2.ConnectError("refused")
 
-    stream = SSESource(send, Parser(), ERRORS)
+    stream = SSESource(send, ERRORS)
     with pytest.raises(APIConnectionError):
         await anext(stream)
     await stream.aclose()
@@ -279,11 +279,11 @@ async def test_a_bug_of_somebody_else_goes_through(anyio_backend):
 async def test_closed_before_it_is_read_it_sends_nothing(anyio_backend):
     opened: list[bool] = []
 
-    async def send() -> Answer:
+    async def send() -> tuple[Answer, Parser]:
         opened.append(True)
-        return Answer()
+        return Answer(), Parser()
 
-    stream = SSESource(send, Parser(), ERRORS)
+    stream = SSESource(send, ERRORS)
     await stream.aclose()
     assert await texts(stream) == []
     assert opened == []
@@ -342,10 +342,10 @@ class Item:
 
 
 def sdk_source(stream: SDKStream) -> SDKSource:
-    async def send() -> SDKStream:
-        return stream
+    async def send() -> tuple[SDKStream, Parser]:
+        return stream, Parser()
 
-    return SDKSource(send, Parser(), ERRORS)
+    return SDKSource(send, ERRORS)
 
 
 async def test_objects_of_an_sdk_are_updates_too(anyio_backend):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from chatrouting.adapters._anthropic.models import Target
+from chatrouting.adapters._outbound import base64_text
 from chatrouting.contents import (
     Content,
     DataContent,
@@ -164,8 +165,7 @@ def _inline(content: UriContent, target: Target) -> DataContent:
 
 
 def _base64(data: bytes, media_type: str) -> dict[str, str]:
-    encoded = base64.b64encode(data).decode("ascii")
-    return {"type": "base64", "media_type": media_type, "data": encoded}
+    return {"type": "base64", "media_type": media_type, "data": base64_text(data)}
 
 
 def _document(source: Mapping[str, str], title: str | None) -> Block:

@@ -31,14 +31,13 @@ from chatrouting.adapters._anthropic.content import (
 from chatrouting.adapters._anthropic.models import Target
 from chatrouting.adapters._anthropic.raw import kept_blocks
 from chatrouting.adapters._call_ids import CallIds
-from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN
+from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN, nothing_to_send
 from chatrouting.contents import (
     Content,
     TextContent,
     ToolCallContent,
     ToolResultContent,
 )
-from chatrouting.errors import BadRequestError
 from chatrouting.messages import ChatMessage, Role
 
 PLACEHOLDER: Final = "(no text)"
@@ -83,12 +82,7 @@ def conversation(messages: Sequence[ChatMessage], target: Target) -> Conversatio
     turns = _joined(_answered(_joined(writer.turns)))
     _complete(turns, messages[-1].role if messages else None)
     if not turns:
-        raise BadRequestError(
-            f"nothing to send to {target.provider}: no message holds more than blank text; "
-            "expected at least one user message with text or other content.",
-            provider=target.provider,
-            model=target.model,
-        )
+        raise nothing_to_send()
     cut = _thinking_is_cut(turns)
     return Conversation(
         system,

@@ -6,7 +6,7 @@ first delta, one that was not ended ends with the message.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
 from chatrouting.adapters._anthropic.answer import (
@@ -18,10 +18,12 @@ from chatrouting.adapters._anthropic.answer import (
     usage,
 )
 from chatrouting.adapters._anthropic.raw import keep
+from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._json import Json, as_object, as_objects, as_text
 from chatrouting.contents import Content, ReasoningContent, TextContent, ToolCallContent
 from chatrouting.messages import Role
-from chatrouting.responses import ChatResponse, ChatResponseUpdate
+from chatrouting.policies.error_body import holds_error
+from chatrouting.responses import ChatResponseUpdate
 
 #: What a block without a beginning is taken for.
 _KINDS: Final[Mapping[str, str]] = {
@@ -32,25 +34,17 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 
 
-def read_message(message: Json, *, origin: str, trimmed: str) -> ChatResponse:
-    """Read a whole message.
-
-    Args:
-        message: The decoded body.
-        origin: Who issues its reasoning.
-        trimmed: White space taken from the text that it goes on from.
-    """
-    reader = EventReader(origin=origin, trimmed=trimmed)
-    updates = [update for event in _events(message) for update in reader.read(event)]
-    return ChatResponse.from_updates(updates)
-
-
 def _events(message: Json) -> Iterator[Json]:
     yield {"type": "message_start", "message": message}
     for index, block in enumerate(as_objects(message.get("content"))):
         yield {"type": "content_block_start", "index": index, "content_block": block}
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": message, "usage": message.get("usage")}
+
+
+def _is_message(body: Json) -> bool:
+    content = body.get("content")
+    return isinstance(content, list) or (content is None and body.get("type") == "message")
 
 
 class _Block:
@@ -93,17 +87,25 @@ def _written(arguments: Any) -> str:
 
 
 @final
-class EventReader:
-    """Reads the events of one message. Anything but an error event: those are not for it.
+class MessagesParser:
+    """Reads the events of one message.
 
     Attributes:
-        has_ended: `message_stop` was read, nothing follows.
-        has_finished: The reason of the end was read; a body that ends now is whole.
+        is_complete: The reason of the end was read; a body that ends now is whole.
+        is_terminal: `message_stop` or an error was read: nothing follows.
     """
 
-    def __init__(self, *, origin: str, trimmed: str) -> None:
-        self.has_ended = False
-        self.has_finished = False
+    def __init__(self, errors: Errors, *, origin: str, trimmed: str) -> None:
+        """Start before the first event.
+
+        Args:
+            errors: Makes the error of an error event.
+            origin: Who issues the reasoning of the message.
+            trimmed: White space taken from the text that the message goes on from.
+        """
+        self.is_complete = False
+        self.is_terminal = False
+        self._errors = errors
         self._origin = origin
         self._seam = Seam(trimmed)
         self._names = CallNames()
@@ -114,21 +116,37 @@ class EventReader:
         self._readers = {
             "message_start": self._start,
             "content_block_start": self._start_block,
-            "content_block_delta": self.read_delta,
             "content_block_stop": self._stop_block,
             "message_delta": self._finish,
             "message_stop": self._stop,
         }
 
-    def read(self, event: Json, name: str = "") -> list[ChatResponseUpdate]:
-        """Return the updates that an event makes, often none or one.
+    def feed(self, event: str, data: str) -> Sequence[ChatResponseUpdate]:
+        """Take one server-sent event; see `StreamParser`."""
+        if event == "ping" or data == "[DONE]":  # sent by servers that write all streams alike
+            return ()
+        return self._read(as_object(json.loads(data)), event)
 
-        Args:
-            event: The decoded data.
-            name: The name in front of the data, for data that does not say its type.
-        """
-        reader = self._readers.get(as_text(event.get("type")) or name)
-        return [] if reader is None else reader(event)
+    def feed_object(self, data: Json) -> Sequence[ChatResponseUpdate]:
+        """Take one event that somebody else has decoded; see `StreamParser`."""
+        return self._read(data, "")
+
+    def read_whole(self, body: Json) -> Sequence[ChatResponseUpdate]:
+        """Take the decoded body of a whole message; see `AnswerParser`."""
+        if not _is_message(body):
+            raise ValueError("a body that is no message")
+        return [update for event in _events(body) for update in self._read(event, "")]
+
+    def _read(self, event: Json, name: str) -> Sequence[ChatResponseUpdate]:
+        """Return the updates that an event makes; `name` stood in front of it."""
+        kind = as_text(event.get("type")) or name
+        if kind == "content_block_delta":
+            return self._read_delta(event)
+        if kind == "error" or name == "error" or holds_error(event):
+            self.is_terminal = True
+            raise self._errors.of_answer(status=200, headers={}, body=event)
+        reader = self._readers.get(kind)
+        return () if reader is None else reader(event)
 
     def _start(self, event: Json) -> list[ChatResponseUpdate]:
         message = as_object(event.get("message"))
@@ -168,8 +186,8 @@ class EventReader:
         block = self._blocks[index] = _Block(start, self._names)
         return block
 
-    def read_delta(self, event: Json) -> list[ChatResponseUpdate]:
-        """Read a `content_block_delta`, as most events are."""
+    def _read_delta(self, event: Json) -> list[ChatResponseUpdate]:
+        """Read what most events are."""
         delta = as_object(event.get("delta"))
         kind = as_text(delta.get("type"))
         block = self._block(event.get("index"), kind)
@@ -239,7 +257,7 @@ class EventReader:
         updates: list[ChatResponseUpdate] = []
         reason = finish_reason(delta.get("stop_reason"))
         if reason is not None:
-            self.has_finished = True
+            self.is_complete = True
             updates += self._close_all()
         self._count(event)
         updates += self._rest(refusal(delta))
@@ -266,5 +284,5 @@ class EventReader:
         return [ChatResponseUpdate(contents, additional_properties=kept, **self._facts)]
 
     def _stop(self, event: Json) -> list[ChatResponseUpdate]:  # noqa: ARG002
-        self.has_ended = True
+        self.is_complete = self.is_terminal = True
         return self._close_all()

@@ -10,25 +10,20 @@ Every field of `ChatOptions` is mapped, refused or dropped with a log line:
   instruction at the end of the system text.
 - Tool calls in the conversation need tools in the request: where the caller gives none, their
   names are declared and may not be called.
-- `additional_properties` have the last word, see `request`.
+- `additional_properties` have the last word, see `merge_extras`.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 from chatrouting.adapters._anthropic.content import Block, text_block
 from chatrouting.adapters._anthropic.conversation import Conversation, conversation
 from chatrouting.adapters._anthropic.models import Target
 from chatrouting.adapters._anthropic.schema import adapt_schema
-from chatrouting.errors import ConfigurationError
+from chatrouting.adapters._outbound import ANY_OBJECT, Body, extras, log_dropped, merge_extras
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
-
-logger = logging.getLogger("chatrouting.adapters")
-
-Body: TypeAlias = dict[str, Any]
 
 #: The API wants a limit with every request. Thinking counts towards it and gets room of its own.
 DEFAULT_MAX_TOKENS: Final = 4096
@@ -43,8 +38,6 @@ _SAMPLING_VERSIONS: Final[Mapping[str, str]] = {
 }
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 _NOT_OFFERED: Final = ("seed", "frequency_penalty", "presence_penalty")
-#: Fields that the client fills in itself; in `additional_properties` they would contradict it.
-_RESERVED: Final = ("messages", "model", "stream")
 
 _EFFORTS: Final[Mapping[str, str]] = {"minimal": "low"}
 #: Room for thought, in tokens; for older models the budget that they are told.
@@ -82,11 +75,7 @@ def request(
     *,
     limit: int | None = None,
 ) -> Request:
-    """Write a request, whole and streamed alike but for the field `stream`.
-
-    `options.additional_properties` are merged last: lists (`tools`, `system`) are appended to,
-    objects (`output_config`, `metadata`) are merged key by key, anything else replaces what the
-    options say, and None leaves the field out.
+    """Write a request, whole and streamed alike.
 
     Args:
         messages: The conversation.
@@ -101,8 +90,8 @@ def request(
         ConfigurationError: If `additional_properties` hold a field that the client fills in.
         BadRequestError: If nothing is left to be sent.
     """
-    extra = dict(options.additional_properties or {})
-    _refuse(options, extra, target)
+    extra = extras(options)
+    _refuse(options, target)
     said = conversation(messages, target)
     writer = _Writer(options, extra, target)
     limit = options.max_output_tokens or limit
@@ -118,45 +107,34 @@ def request(
     body |= writer.metadata()
     if options.stop_sequences:
         body["stop_sequences"] = list(options.stop_sequences)
-    _merge(body, extra)
+    merge_extras(body, extra)
     writer.mend_thinking(body, said)
     headers = writer.sampling(body)
-    writer.log_dropped()
+    log_dropped(target.provider, target.model, writer.dropped)
     return Request(body, headers, said.trimmed)
 
 
-def _refuse(options: ChatOptions, extra: Mapping[str, Any], target: Target) -> None:
+def _refuse(options: ChatOptions, target: Target) -> None:
     if options.conversation_id is not None:
         raise target.unsupported(
             "conversation_id", "the API keeps no conversations: send the whole history."
         )
     if any(not text.strip() for text in options.stop_sequences or ()):
         raise target.unsupported("a blank stop sequence", "use one with visible characters.")
-    for name in _RESERVED:
-        if name in extra:
-            raise ConfigurationError(
-                f"additional_properties holds {name!r}, which the client fills in itself. "
-                "Remove it; the model is ChatOptions.model."
-            )
 
 
 class _Writer:
-    """Writes the fields of one body, and remembers which options it had to drop."""
+    """Writes the fields of one body.
+
+    Attributes:
+        dropped: Names of the options that the answer does without.
+    """
 
     def __init__(self, options: ChatOptions, extra: Mapping[str, Any], target: Target) -> None:
         self._options = options
         self._extra = extra
         self._target = target
-        self._dropped = [name for name in _NOT_OFFERED if getattr(options, name) is not None]
-
-    def log_dropped(self) -> None:
-        """Tell once which options the answer does without."""
-        if self._dropped:
-            logger.warning(
-                "adapter.options_dropped api=messages model=%s options=%s",
-                self._target.model,
-                ",".join(self._dropped),
-            )
+        self.dropped = [name for name in _NOT_OFFERED if getattr(options, name) is not None]
 
     def system(self, blocks: list[Block]) -> Body:
         """Put the instructions before the system messages, and what stands for JSON after them."""
@@ -190,13 +168,13 @@ class _Writer:
             return {}
         if self._target.thinking == "none":
             if effort != "none":
-                self._dropped.append("reasoning_effort")
+                self.dropped.append("reasoning_effort")
             return {}
         if effort == "none":
             return {"thinking": {"type": "disabled"}}
         if body.get("tool_choice", {}).get("type") in ("any", "tool"):
             # The API refuses thinking beside a forced tool; which tool is called matters more.
-            self._dropped.append("thinking")
+            self.dropped.append("thinking")
             return {}
         room = _BUDGETS.get(effort, 0)
         max_tokens = limit or DEFAULT_MAX_TOKENS + room
@@ -220,7 +198,7 @@ class _Writer:
             return
         if said.thinking_is_cut:
             body["thinking"] = {"type": "disabled"}
-            self._dropped.append("thinking")
+            self.dropped.append("thinking")
             return
         budget = thinking.get("budget_tokens")
         if isinstance(budget, int) and not _LEAST_BUDGET <= budget < body["max_tokens"]:
@@ -238,14 +216,14 @@ class _Writer:
         }
         is_thinking = _object(body.get("thinking")).get("type", "disabled") != "disabled"
         if not self._target.takes_sampling or is_thinking:
-            self._dropped.extend(given)
+            self.dropped.extend(given)
             given = {}
         elif self._target.takes_one_sampling_value and "temperature" in given and "top_p" in given:
             del given["top_p"]
-            self._dropped.append("top_p")
+            self.dropped.append("top_p")
         if given.get("temperature", 0) > 1:
             given["temperature"] = 1
-            self._dropped.append("temperature above 1")
+            self.dropped.append("temperature above 1")
         body |= given
         if not any(name in body for name in _SAMPLING):
             return {}
@@ -277,7 +255,7 @@ class _Writer:
                 f"tool_choice {options.tool_choice!r} without tools", "give the tools."
             )
         if options.allow_multiple_tool_calls is not None:
-            self._dropped.append("allow_multiple_tool_calls")
+            self.dropped.append("allow_multiple_tool_calls")
         names = dict.fromkeys(
             block["name"]
             for message in messages
@@ -290,7 +268,7 @@ class _Writer:
         return {"tools": tools, "tool_choice": {"type": "none"}}
 
     def _tool(self, tool: Tool) -> Body:
-        schema: Body = {"type": "object", "properties": {}, **(tool.parameters or {})}
+        schema: Body = {**ANY_OBJECT, **(tool.parameters or {})}
         if schema["type"] != "object":
             raise self._target.unsupported(
                 f"tool {tool.name!r} with parameters of type {schema['type']!r}",
@@ -309,25 +287,8 @@ class _Writer:
     def metadata(self) -> Body:
         """Write the only key of metadata that the API has."""
         given = self._options.metadata or {}
-        self._dropped.extend(f"metadata.{name}" for name in given if name != "user_id")
+        self.dropped.extend(f"metadata.{name}" for name in given if name != "user_id")
         return {"metadata": {"user_id": given["user_id"]}} if "user_id" in given else {}
-
-
-def _merge(body: Body, extra: Mapping[str, Any]) -> None:
-    for name, value in extra.items():
-        if value is None:
-            body.pop(name, None)
-        else:
-            body[name] = _merged(body.get(name), value)
-
-
-def _merged(ours: Any, theirs: Any) -> Any:
-    merged: Any = theirs
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        merged = cast("Body", {**ours, **theirs})
-    elif isinstance(ours, list) and isinstance(theirs, list | tuple):
-        merged = [*ours, *theirs]
-    return merged
 
 
 def _object(value: Any) -> Mapping[str, Any]:

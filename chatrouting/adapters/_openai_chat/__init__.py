@@ -1,5 +1,6 @@
 """The wire format of Chat Completions. Pure: nothing is sent here.
 
 `options` and `conversation` (with `alternation` for narrow chat templates) write a request;
-`events` (with `tool_calls` and `reasoning`) reads what is answered, whole or streamed.
+`events` (with `tool_calls` and `reasoning`) reads what is answered, whole or streamed, and `answer`
+the facts of it.
 """

@@ -12,7 +12,15 @@ from typing import Any, Final, TypeAlias
 
 from chatrouting.adapters._call_ids import CallIds
 from chatrouting.adapters._openai_chat.alternation import alternating, text_part
-from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN, arguments_text, data_url
+from chatrouting.adapters._outbound import (
+    NOT_CARRIED_OUT,
+    ORPHAN,
+    arguments_text,
+    base64_text,
+    cannot_carry,
+    data_url,
+    nothing_to_send,
+)
 from chatrouting.adapters.dialects import Dialect
 from chatrouting.contents import (
     Content,
@@ -24,7 +32,7 @@ from chatrouting.contents import (
     ToolResultContent,
     UriContent,
 )
-from chatrouting.errors import BadRequestError, UnsupportedOptionError
+from chatrouting.errors import UnsupportedOptionError
 from chatrouting.messages import ChatMessage, Role
 
 Item: TypeAlias = dict[str, Any]
@@ -62,10 +70,7 @@ def chat_messages(
         writer.add(message)
     items = writer.finish()
     if not items:
-        raise BadRequestError(
-            "no message holds anything that can be sent; "
-            "expected at least one text that is not blank, file, tool call or result."
-        )
+        raise nothing_to_send()
     return alternating(items) if dialect.needs_alternation else items
 
 
@@ -253,7 +258,7 @@ def _data(content: DataContent) -> Item:
         return {"type": "image_url", "image_url": {"url": data_url(content)}}
     if family == "audio" and content.media_type in _AUDIO_FORMATS:
         audio = {
-            "data": data_url(content).partition(",")[2],
+            "data": base64_text(content.data),
             "format": _AUDIO_FORMATS[content.media_type],
         }
         return {"type": "input_audio", "input_audio": audio}
@@ -274,7 +279,4 @@ def _details(content: ReasoningContent) -> list[Any]:
 
 
 def _unsupported(what: str) -> UnsupportedOptionError:
-    return UnsupportedOptionError(
-        f"{what} cannot be sent by Chat Completions; "
-        "leave it out or route the request to a client that carries it."
-    )
+    return cannot_carry(what, "Chat Completions")

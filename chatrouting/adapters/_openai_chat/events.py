@@ -6,11 +6,12 @@ A whole answer is read as a stream of one chunk, so that both modes know the sam
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast, final
 
 from chatrouting.adapters._errors import Errors
-from chatrouting.adapters._json import Json, as_count, as_object, as_objects, as_text, as_time
+from chatrouting.adapters._json import Json, as_object, as_objects, as_text, as_time
+from chatrouting.adapters._openai_chat.answer import finish_reason, usage
 from chatrouting.adapters._openai_chat.reasoning import ReasoningReader
 from chatrouting.adapters._openai_chat.tool_calls import ToolCallReader
 from chatrouting.adapters.dialects import Dialect
@@ -18,20 +19,9 @@ from chatrouting.contents import Content, DataContent, RefusalContent, TextConte
 from chatrouting.errors import ChatClientError
 from chatrouting.messages import Role
 from chatrouting.policies.error_body import holds_error
-from chatrouting.responses import ChatResponse, ChatResponseUpdate, FinishReason
-from chatrouting.usage import Usage
+from chatrouting.responses import ChatResponseUpdate, FinishReason
 
 _DONE: Final = "[DONE]"
-_FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
-    "stop": FinishReason.STOP,
-    "eos": FinishReason.STOP,
-    "end_turn": FinishReason.STOP,
-    "length": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-    "content_filter": FinishReason.CONTENT_FILTER,
-}
 #: Fields that are read or that say nothing; whatever else a server sends is kept as a property.
 _KNOWN_OF_CHUNK: Final = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "error", "obfuscation"}
@@ -103,7 +93,7 @@ class ChatParser:
             raise self._failure(data)
         contents: list[Content] = []
         properties = self._news(data, _KNOWN_OF_CHUNK)
-        finish_reason = role = None
+        finished = role = None
         choice = _first_choice(data)
         if choice is not None:
             if not self._has_choice:
@@ -111,10 +101,10 @@ class ChatParser:
                 role = Role.ASSISTANT
             delta = as_object(choice.get("delta") or choice.get("message"))
             self._read_delta(delta, contents, properties)
-            finish_reason = self._finish(choice, contents)
+            finished = self._finish(choice, contents)
             properties |= _others(choice, _KNOWN_OF_CHOICE)
-        usage = _usage(data)
-        if not (contents or properties or finish_reason or usage or role):
+        told = usage(data)
+        if not (contents or properties or finished or told or role):
             return ()
         return (
             ChatResponseUpdate(
@@ -122,12 +112,19 @@ class ChatParser:
                 role=role,
                 response_id=as_text(data.get("id")) or None,
                 model=self._once("model", as_text(data.get("model")) or None),
-                finish_reason=finish_reason,
-                usage=usage,
+                finish_reason=finished,
+                usage=told,
                 created_at=self._once("created", as_time(data.get("created"))),
                 additional_properties=properties or None,
             ),
         )
+
+    def read_whole(self, body: Json) -> Sequence[ChatResponseUpdate]:
+        """Take the decoded body of a whole answer; see `AnswerParser`."""
+        choice = _first_choice(body)
+        if choice is None or not isinstance(choice.get("message"), dict):
+            raise ValueError("a body that is no chat completion")
+        return [*self.feed_object(body), *self._done()]
 
     def _plain_text(self, data: Json) -> str:
         """Return the text of a chunk that says nothing else, as nearly all do; else ""."""
@@ -180,10 +177,9 @@ class ChatParser:
             raise self._failure(choice.get("error") or words)
         self.is_complete = True
         contents += self._reasoning.seal()
-        found = _FINISH_REASONS.get(reason, reason)
+        found = finish_reason(reason, has_calls=self._calls.has_calls)
         if found in (FinishReason.STOP, FinishReason.TOOL_CALLS):
             contents += self._calls.complete()
-            return FinishReason.TOOL_CALLS if self._calls.has_calls else found
         return found
 
     def _failure(self, body: object) -> ChatClientError:
@@ -215,24 +211,6 @@ class ChatParser:
             return None
         self._told[name] = value
         return value
-
-
-def read_completion(
-    body: object, parser: ChatParser, errors: Errors, headers: Mapping[str, str]
-) -> ChatResponse:
-    """Read the decoded body of a success as a whole answer.
-
-    Raises:
-        ChatClientError: If it is an error, or no answer.
-    """
-    if holds_error(body):
-        raise errors.of_answer(status=200, headers=headers, body=body)
-    completion = as_object(body)
-    choice = _first_choice(completion)
-    if choice is None or not isinstance(choice.get("message"), dict):
-        raise errors.unreadable("a body that is no chat completion", headers=headers)
-    updates = [*parser.feed_object(completion), *parser.feed("", _DONE)]
-    return ChatResponse.from_updates(updates)
 
 
 def _first_choice(data: Json) -> Json | None:
@@ -272,24 +250,6 @@ def _others(data: Json, known: frozenset[str]) -> dict[str, Any]:
     return {
         name: value for name, value in data.items() if name not in known and value not in (None, [])
     }
-
-
-def _usage(data: Json) -> Usage | None:
-    report = as_object(data.get("usage") or as_object(data.get("x_groq")).get("usage"))
-    if not report:
-        return None
-    prompt = as_object(report.get("prompt_tokens_details"))
-    completion = as_object(report.get("completion_tokens_details"))
-    usage = Usage(
-        input_tokens=as_count(report.get("prompt_tokens")),
-        output_tokens=as_count(report.get("completion_tokens")),
-        cache_read_input_tokens=as_count(
-            prompt.get("cached_tokens", report.get("prompt_cache_hit_tokens"))
-        ),
-        cache_write_input_tokens=as_count(prompt.get("cache_write_tokens")),
-        reasoning_output_tokens=as_count(completion.get("reasoning_tokens")),
-    )
-    return None if usage == Usage() else usage
 
 
 def _decode(data: str) -> bytes:

@@ -3,20 +3,24 @@
 Every field of `ChatOptions` is mapped, refused, or dropped with a log line. Refused is what would
 change the meaning of the answer: a schema or a forced tool that the server does not obey, and a
 conversation of the provider, which this API does not have. `additional_properties` have the last
-word, except on the conversation, the model and the mode.
+word, see `merge_extras`.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from chatrouting.adapters._json import as_object, as_text
+from chatrouting.adapters._outbound import (
+    ANY_OBJECT,
+    Body,
+    extras,
+    json_format,
+    log_dropped,
+    merge_extras,
+)
 from chatrouting.adapters.dialects import Dialect
 from chatrouting.errors import UnsupportedOptionError
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
-
-_log = logging.getLogger("chatrouting.adapters")
-
-Body: TypeAlias = dict[str, Any]
 
 _SAME_NAME: Final = (
     "temperature",
@@ -27,9 +31,6 @@ _SAME_NAME: Final = (
     "reasoning_effort",
     "metadata",
 )
-_FORMATS: Final[Mapping[str, str]] = {"text": "text", "json": "json_object"}
-#: Filled in by the adapter whatever `additional_properties` say.
-_RESERVED: Final = ("messages", "model", "stream")
 
 
 def request_body(
@@ -40,7 +41,7 @@ def request_body(
     messages: Sequence[Mapping[str, Any]],
     is_streaming: bool,
 ) -> Body:
-    """Write a request; whole and streamed bodies differ in `stream` and `stream_options` only.
+    """Write a request; whole and streamed bodies differ in `stream_options` only.
 
     Args:
         options: What the caller asks for.
@@ -57,19 +58,23 @@ def request_body(
             "conversation_id is set, but Chat Completions keeps no conversations. Send the whole "
             "history without it, or use the Responses API."
         )
+    extra = extras(options)
     dropped: list[str] = []
     body: Body = {"model": model, "messages": messages, **_fields(options, dialect, dropped)}
-    _add_tools(body, options, dialect, dropped)
+    _add_tools(body, options, dialect, dropped, has_tools=bool(options.tools or extra.get("tools")))
     if is_streaming and dialect.supports_stream_options:
         body["stream_options"] = {"include_usage": True}
-    _add_extras(body, options, dropped)
-    if is_streaming:
-        body["stream"] = True
-    if dropped:
-        _log.warning(
-            "adapters.options_dropped provider=%s options=%s", dialect.name, ",".join(dropped)
-        )
+    merge_extras(body, extra)
+    if not is_streaming:
+        # The same further fields serve both modes, and OpenAI refuses this one in the other.
+        body.pop("stream_options", None)
+    log_dropped(dialect.name, model, dropped)
     return body
+
+
+def audio_media_type(body: Mapping[str, Any]) -> str:
+    """Say what spoken answers to a request come as."""
+    return f"audio/{as_text(as_object(body.get('audio')).get('format')) or 'wav'}"
 
 
 def _fields(options: ChatOptions, dialect: Dialect, dropped: list[str]) -> Body:
@@ -92,11 +97,7 @@ def _fields(options: ChatOptions, dialect: Dialect, dropped: list[str]) -> Body:
 
 def _response_format(value: str | JsonSchemaFormat, dialect: Dialect) -> Body:
     if not isinstance(value, JsonSchemaFormat):
-        if value not in _FORMATS:
-            raise UnsupportedOptionError(
-                f"response_format is {value!r}; expected 'text', 'json' or a JsonSchemaFormat."
-            )
-        return {"type": _FORMATS[value]}
+        return json_format(value)
     if not dialect.supports_json_schema:
         raise UnsupportedOptionError(
             f"response_format is the schema {value.name!r}, but {dialect.name} holds no answer to "
@@ -108,15 +109,16 @@ def _response_format(value: str | JsonSchemaFormat, dialect: Dialect) -> Body:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def _add_tools(body: Body, options: ChatOptions, dialect: Dialect, dropped: list[str]) -> None:
+def _add_tools(
+    body: Body, options: ChatOptions, dialect: Dialect, dropped: list[str], *, has_tools: bool
+) -> None:
+    """Add what concerns tools. Without any OpenAI refuses what is said about choosing them."""
     choice = options.tool_choice
     if choice not in (None, "auto", "none") and not dialect.supports_forced_tools:
         raise UnsupportedOptionError(
             f"tool_choice is {choice!r}, but {dialect.name} obeys no forced choice. "
             "Leave it out or ask a model that does."
         )
-    # Without tools there is nothing to choose or allow, and OpenAI refuses either field alone.
-    has_tools = bool(options.tools or (options.additional_properties or {}).get("tools"))
     if options.tools:
         body["tools"] = [_tool(tool, dialect) for tool in options.tools]
     if choice is not None and (has_tools or choice not in ("auto", "none")):
@@ -132,7 +134,7 @@ def _tool(tool: Tool, dialect: Dialect) -> Body:
     function: Body = {"name": tool.name}
     if tool.description is not None:
         function["description"] = tool.description
-    function["parameters"] = dict(tool.parameters or {"type": "object", "properties": {}})
+    function["parameters"] = dict(tool.parameters or ANY_OBJECT)
     if tool.strict is not None and dialect.supports_strict:
         function["strict"] = tool.strict
     return {"type": "function", "function": function}
@@ -144,14 +146,3 @@ def _tool_choice(choice: str, dialect: Dialect) -> str | Body:
     if choice in ("auto", "none"):
         return choice
     return {"type": "function", "function": {"name": choice}}
-
-
-def _add_extras(body: Body, options: ChatOptions, dropped: list[str]) -> None:
-    """Let the caller's own fields replace ours; None takes a field out."""
-    for name, value in (options.additional_properties or {}).items():
-        if name in _RESERVED:
-            dropped.append(f"additional_properties.{name}")
-        elif value is None:
-            body.pop(name, None)
-        else:
-            body[name] = value

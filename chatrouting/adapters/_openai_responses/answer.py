@@ -7,9 +7,7 @@ events, and the whole answer as the last of them, is the subject of `events`.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from chatrouting.adapters._errors import Errors
 from chatrouting.adapters._json import Json, as_count, as_object, as_objects, as_text
-from chatrouting.policies.error_body import holds_error
 from chatrouting.responses import FinishReason
 from chatrouting.usage import Usage
 
@@ -20,22 +18,6 @@ _INCOMPLETE: Final[Mapping[str, FinishReason]] = {
 
 #: Items that become contents of a message; the others are kept as they came.
 CONTENT_ITEMS: Final = frozenset({"message", "reasoning", "function_call"})
-
-
-def as_answer(body: object, errors: Errors, headers: Mapping[str, str]) -> Json:
-    """Return the response object in the decoded body of a success.
-
-    Raises:
-        ChatClientError: If the body holds an error, a response that failed, or no response.
-    """
-    response = as_object(body)
-    if holds_error(body) or response.get("status") == "failed":
-        raise errors.of_answer(status=200, headers=headers, body=body)
-    if not isinstance(response.get("output"), list):
-        raise errors.unreadable("a body that is no response object", headers=headers)
-    if is_pending(response) and not response.get("background"):
-        raise errors.unreadable(f"a response that is {response['status']!r}", headers=headers)
-    return response
 
 
 def is_pending(response: Json) -> bool:

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from chatrouting.adapters._call_ids import CallIds
-from chatrouting.adapters._outbound import NOT_CARRIED_OUT, ORPHAN, arguments_text, data_url
+from chatrouting.adapters._outbound import (
+    NOT_CARRIED_OUT,
+    ORPHAN,
+    arguments_text,
+    cannot_carry,
+    data_url,
+)
 from chatrouting.contents import (
     Content,
     DataContent,
@@ -132,10 +138,7 @@ def _media(content: Content) -> Item:
 
 
 def _unsupported(what: str) -> UnsupportedOptionError:
-    return UnsupportedOptionError(
-        f"{what} cannot be sent by the Responses API; "
-        "leave it out or route the request to a client that carries it."
-    )
+    return cannot_carry(what, "the Responses API")
 
 
 def _reasoning(content: ReasoningContent) -> Item:

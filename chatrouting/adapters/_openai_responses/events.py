@@ -27,6 +27,7 @@ from chatrouting.contents import (
     TextContent,
     ToolCallContent,
 )
+from chatrouting.errors import ChatClientError
 from chatrouting.messages import Role, parse_arguments
 from chatrouting.responses import ChatResponseUpdate
 
@@ -64,22 +65,26 @@ class _Item:
 
 @final
 class ResponsesParser:
-    """Reads the events of one response. What was asked is filled in when it is known.
+    """Reads the events of one response.
 
     Attributes:
         is_complete: The event that proves a whole answer was seen.
         is_terminal: The same event, or an error: nothing comes after it.
-        origin: Stamped on reasoning, so that it goes back only to who issued it.
-        is_stored: Whether the provider was asked to keep the answer.
     """
 
-    def __init__(self, errors: Errors) -> None:
-        """Start before the first event; `errors` makes the error of a response that failed."""
+    def __init__(self, errors: Errors, origin: str, *, is_stored: bool) -> None:
+        """Start before the first event.
+
+        Args:
+            errors: Makes the error of a response that failed.
+            origin: Stamped on reasoning, so that it goes back only to who issued it.
+            is_stored: Whether the provider was asked to keep the answer.
+        """
         self.is_complete = False
         self.is_terminal = False
-        self.origin = ""
-        self.is_stored = False
         self._errors = errors
+        self._origin = origin
+        self._is_stored = is_stored
         self._response_id: str | None = None
         self._has_begun = False
         self._call_count: dict[str, int] = {}
@@ -113,11 +118,21 @@ class ResponsesParser:
             raise self._failure(event)
         return []
 
-    def _failure(self, body: Json) -> Exception:
+    def _failure(self, body: Json) -> ChatClientError:
         self.is_terminal = True
         return self._errors.of_answer(status=200, headers={}, body=body)
 
-    def finish(self, response: Json) -> Updates:
+    def read_whole(self, body: Json) -> Updates:
+        """Take the decoded body of a whole answer; see `AnswerParser`."""
+        if body.get("status") == "failed":
+            raise self._failure(body)
+        if not isinstance(body.get("output"), list):
+            raise ValueError("a body that is no response object")  # noqa: TRY004  # not a bug
+        if is_pending(body) and not body.get("background"):
+            raise ValueError(f"a response that is {body['status']!r}")
+        return self._finish(body)
+
+    def _finish(self, response: Json) -> Updates:
         """Take the response object that ends the answer; it may be all there is."""
         updates = self._begin(response)
         for index, item in enumerate(as_objects(response.get("output"))):
@@ -129,7 +144,7 @@ class ResponsesParser:
                 model=as_text(response.get("model")) or None,
                 finish_reason=finish_reason(response, has_calls=bool(self._call_count)),
                 usage=usage(response),
-                conversation_id=conversation_id(response, is_stored=self.is_stored),
+                conversation_id=conversation_id(response, is_stored=self._is_stored),
                 continuation_token=self._response_id if is_pending(response) else None,
                 additional_properties=properties(response),
             )
@@ -156,7 +171,7 @@ class ResponsesParser:
         return self._begin(as_object(event.get("response")))
 
     def _on_end(self, event: Json) -> Updates:
-        return self.finish(as_object(event.get("response")))
+        return self._finish(as_object(event.get("response")))
 
     def _on_failed(self, event: Json) -> Updates:
         raise self._failure(as_object(event.get("response")))
@@ -308,7 +323,7 @@ class ResponsesParser:
         if item.sent and part not in item.sent:
             text = _PARAGRAPH + text
         item.sent.add(part)
-        return [self._update((ReasoningContent(text, origin=self.origin),))]
+        return [self._update((ReasoningContent(text, origin=self._origin),))]
 
     def _finish_reasoning(self, item: _Item, response_item: Json) -> Updates:
         updates: Updates = []
@@ -319,7 +334,7 @@ class ResponsesParser:
         if signature:
             # Seals the text before it; without any, it is all there is.
             is_redacted = not item.sent
-            sealed = ReasoningContent("", signature, self.origin, is_redacted=is_redacted)
+            sealed = ReasoningContent("", signature, self._origin, is_redacted=is_redacted)
             updates.append(self._update((sealed,)))
         return updates
 

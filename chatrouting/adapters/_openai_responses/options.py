@@ -2,30 +2,29 @@
 
 Every field of `ChatOptions` is mapped, refused or dropped with a log line. Without a conversation
 id the request is stateless: nothing is stored, and reasoning comes back encrypted so that the next
-request can carry it. `additional_properties` have the last word, see `request_body`.
+request can carry it. `additional_properties` have the last word, see `merge_extras`.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
-from chatrouting.errors import BadRequestError, UnsupportedOptionError
+from chatrouting.adapters._outbound import (
+    ANY_OBJECT,
+    Body,
+    extras,
+    json_format,
+    log_dropped,
+    merge_extras,
+    nothing_to_send,
+)
+from chatrouting.errors import UnsupportedOptionError
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
-
-_log = logging.getLogger("chatrouting.adapters")
-
-Body: TypeAlias = dict[str, Any]
 
 _ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 
 _SAME_NAME: Final = ("instructions", "temperature", "top_p", "max_output_tokens", "metadata")
 
 _DROPPED: Final = ("top_k", "seed", "frequency_penalty", "presence_penalty")
-
-#: Filled in by the client whatever `additional_properties` say.
-_RESERVED: Final = ("input", "model", "stream")
-
-_FORMATS: Final[Mapping[str, str]] = {"text": "text", "json": "json_object"}
 
 #: Without one of these there is nothing to answer, unless the input says something.
 _HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation", "prompt")
@@ -34,14 +33,11 @@ _HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation", "prompt")
 def request_body(
     options: ChatOptions, *, provider: str, model: str, items: Sequence[Mapping[str, Any]]
 ) -> Body:
-    """Write a request, whole and streamed alike but for the field `stream`.
+    """Write a request, whole and streamed alike.
 
-    `options.additional_properties` are merged last: lists (`include`, `tools`) are appended to,
-    objects (`reasoning`, `text`, `metadata`) are merged key by key, anything else replaces what the
-    options say, and None leaves the field out. So `{"store": True}` stores a response that has no
-    conversation yet, and `{"store": None}` says nothing to a server that does not know the field;
-    encrypted reasoning is asked for only where `store` stays False. Input, model and mode are the
-    client's.
+    `{"store": True}` among the additional properties stores a response that has no conversation
+    yet, and `{"store": None}` says nothing to a server that does not know the field; encrypted
+    reasoning is asked for only where `store` stays False.
 
     Args:
         options: What the caller asks for.
@@ -52,21 +48,17 @@ def request_body(
     Raises:
         UnsupportedOptionError: For an option that the API lacks and that changes the answer.
         BadRequestError: If nothing is left to be sent.
+        ConfigurationError: If `additional_properties` hold a field that the client fills in.
     """
-    extra = dict(options.additional_properties or {})
-    dropped = [f"additional_properties.{name}" for name in _RESERVED if name in extra]
-    dropped += [name for name in _DROPPED if getattr(options, name) is not None]
+    extra = extras(options)
+    dropped = [name for name in _DROPPED if getattr(options, name) is not None]
     body: Body = {"model": model, "input": list(items), **_fields(options)}
     _add_tools(body, options, dropped, has_tools=bool(options.tools or extra.get("tools")))
     body |= _state(options, extra)
-    _add_extras(body, extra)
-    if dropped:
-        _log.warning("adapters.options_dropped provider=%s options=%s", provider, ",".join(dropped))
+    merge_extras(body, extra)
+    log_dropped(provider, model, dropped)
     if not items and not any(body.get(name) for name in _HELD_BY_PROVIDER):
-        raise BadRequestError(
-            "no message holds anything that can be sent; "
-            "expected at least one text that is not blank, file, tool call or result."
-        )
+        raise nothing_to_send()
     return body
 
 
@@ -105,11 +97,7 @@ def _format(value: str | JsonSchemaFormat) -> Body:
         if value.strict is not None:
             body["strict"] = value.strict
         return body
-    if value not in _FORMATS:
-        raise UnsupportedOptionError(
-            f"response_format is {value!r}; expected 'text', 'json' or a JsonSchemaFormat."
-        )
-    return {"type": _FORMATS[value]}
+    return json_format(value)
 
 
 def _add_tools(body: Body, options: ChatOptions, dropped: list[str], *, has_tools: bool) -> None:
@@ -129,7 +117,7 @@ def _add_tools(body: Body, options: ChatOptions, dropped: list[str], *, has_tool
 
 
 def _tool(tool: Tool) -> Body:
-    parameters: Mapping[str, Any] = tool.parameters or {"type": "object", "properties": {}}
+    parameters = dict(tool.parameters or ANY_OBJECT)
     body: Body = {"type": "function", "name": tool.name, "parameters": parameters}
     if tool.description is not None:
         body["description"] = tool.description
@@ -149,22 +137,3 @@ def _state(options: ChatOptions, extra: Mapping[str, Any]) -> Body:
         is_response = conversation.startswith("resp_")
         body["previous_response_id" if is_response else "conversation"] = conversation
     return body
-
-
-def _add_extras(body: Body, extra: Mapping[str, Any]) -> None:
-    for name, value in extra.items():
-        if name in _RESERVED:
-            continue
-        if value is None:
-            body.pop(name, None)
-        else:
-            body[name] = _merged(body.get(name), value)
-
-
-def _merged(ours: object, theirs: object) -> object:
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        return {**cast("Body", ours), **cast("Body", theirs)}
-    if isinstance(ours, list) and isinstance(theirs, list | tuple):
-        mine = cast("list[object]", ours)
-        return mine + [value for value in cast("list[object]", theirs) if value not in mine]
-    return theirs

@@ -1,0 +1,218 @@
+"""What one adapter sends by: an SDK's client, and how long it lives.
+
+Requests go through the SDKs' public `post`. It authenticates, rewrites URLs and bodies for Azure,
+Bedrock and Vertex, and sends. It neither walks messages against type unions nor builds objects of
+what we read ourselves: the SDKs do both on the event loop, for milliseconds.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, final
+from weakref import WeakKeyDictionary
+
+from anyio.lowlevel import current_token
+
+from chatrouting.adapters._errors import Errors
+from chatrouting.errors import ClientClosedError
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from chatrouting.adapters._source import HTTPAnswer, SDKStream
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, written and ready to be sent.
+
+    Attributes:
+        path: Behind the client's base URL.
+        body: The JSON body, without `stream`.
+        headers: Further headers.
+    """
+
+    path: str
+    body: dict[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole HTTP answer with a success status."""
+
+    status: int
+    headers: Mapping[str, str]  #: Case-insensitive.
+    content: bytes
+
+    def decoded(self, errors: Errors) -> object:
+        """Return the decoded body.
+
+        Raises:
+            ResponseValidationError: If it is no JSON, such as the page of a gateway.
+        """
+        try:
+            return json.loads(self.content)
+        except ValueError:
+            content_type = self.headers.get("content-type", "no content type").partition(";")[0]
+        found = f"{len(self.content)} bytes that are no JSON ({content_type})"
+        raise errors.unreadable(found, status=self.status, headers=self.headers)
+
+
+class SDK(Protocol):
+    """What is used of an SDK's client."""
+
+    @property
+    def base_url(self) -> "httpx2.URL": ...
+
+    async def post(
+        self,
+        path: str,
+        *,
+        cast_to: Any,
+        body: Any,
+        options: Any,
+        stream: bool,
+        stream_cls: Any = None,
+    ) -> Any:
+        """Send a request."""
+        ...
+
+    async def close(self) -> None:
+        """Close the HTTP client."""
+        ...
+
+
+SDKT = TypeVar("SDKT", bound=SDK)
+
+
+class SDKConnection(ABC, Generic[SDKT]):
+    """One adapter's way to an API.
+
+    A client that was given stays the caller's. Without one, a client is made from the SDK's
+    environment defaults at the first request, for each event loop: connections belong to a loop.
+    """
+
+    def __init__(self, client: SDKT | None, provider: str) -> None:
+        """Wrap a client; `provider` is what the one at its other end is called."""
+        self.provider = provider
+        self._given = client
+        self._made: WeakKeyDictionary[object, SDKT] = WeakKeyDictionary()
+        self._is_closed = False
+
+    @property
+    def has_binary_streams(self) -> bool:
+        """Whether only the SDK can read a stream of this provider."""
+        return False
+
+    def service(self, service_type: type[Any]) -> object | None:
+        """Return the SDK client if it is one of `service_type` and there is one already."""
+        clients = [self._given, *reversed(list(self._made.values()))]
+        return next((one for one in clients if isinstance(one, service_type)), None)
+
+    def check_open(self) -> None:
+        """Refuse to go on after closing.
+
+        Raises:
+            ClientClosedError: If `aclose` was called.
+        """
+        if self._is_closed:
+            raise ClientClosedError("the client was used after aclose; make a new one.")
+
+    def endpoint(self) -> str:
+        """Give the base URL that requests go to, without credentials and query.
+
+        Raises:
+            ClientClosedError: If `aclose` was called.
+            ConfigurationError: If a client is to be made and the environment holds no credential.
+        """
+        url = self._client().base_url
+        return str(url.copy_with(username="", password="", query=None)).rstrip("/")
+
+    async def post(self, call: Call) -> Answer:
+        """Send a request and read the whole answer.
+
+        Raises:
+            Exception: Whatever the SDK raises; see `Errors.translating`.
+        """
+        import httpx2  # noqa: PLC0415  # loaded when first used
+
+        answer: httpx2.Response = await self._client().post(
+            call.path,
+            cast_to=httpx2.Response,
+            body=call.body,
+            options=self._options(call.headers),
+            stream=False,
+        )
+        return Answer(answer.status_code, answer.headers, answer.content)
+
+    async def stream(self, call: Call) -> "HTTPAnswer":
+        """Send a request and return the answer with its body unread; raises as `post` does."""
+        import httpx2  # noqa: PLC0415  # loaded when first used
+
+        answer = await self._client().post(
+            call.path,
+            cast_to=httpx2.Response,
+            body=call.body | {"stream": True},
+            options=self._options(call.headers),
+            stream=True,
+        )
+        return cast("HTTPAnswer", answer)
+
+    async def sdk_stream(self, call: Call) -> "SDKStream":
+        """Send a request and return the SDK's own iteration; raises as `post` does."""
+        event_class, stream_class = self._stream_classes(call.path)
+        stream = await self._client().post(
+            call.path,
+            cast_to=event_class,
+            body=call.body | {"stream": True},
+            options=self._options(call.headers),
+            stream=True,
+            stream_cls=stream_class,
+        )
+        return cast("SDKStream", stream)
+
+    async def aclose(self) -> None:
+        """Close the client if it was made here. May be called more than once.
+
+        Clients made for other event loops cannot be closed from this one; they are let go.
+        """
+        self._is_closed = True
+        mine = self._made.pop(current_token().native_token, None)
+        self._made.clear()
+        if mine is not None:
+            await mine.close()
+
+    def _client(self) -> SDKT:
+        self.check_open()
+        if self._given is not None:
+            return self._given
+        loop = current_token().native_token
+        client = self._made.get(loop)
+        if client is None:
+            client = self._made[loop] = self._from_environment()
+        return client
+
+    def _options(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        # Retries are the routers' business; those of the SDK would hide attempts from them. Set for
+        # each request rather than on a derived client, which would go on using a key that the
+        # caller replaces.
+        return {"max_retries": 0, "headers": headers}
+
+    @abstractmethod
+    def _from_environment(self) -> SDKT:
+        """Make a client.
+
+        It takes an HTTP client that is closed by nobody else: the SDKs' own closes itself when it
+        is collected, in whatever event loop runs then.
+
+        Raises:
+            ConfigurationError: If the environment describes none.
+        """
+
+    @abstractmethod
+    def _stream_classes(self, path: str) -> tuple[Any, Any]:
+        """Give the SDK's classes for the events of a path and for the stream of them."""
