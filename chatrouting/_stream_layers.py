@@ -12,7 +12,7 @@ from chatrouting._stream_state import Ending
 from chatrouting.responses import ChatResponseUpdate
 from chatrouting.scope import CLOSING_LIMIT, RequestScope
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("chatrouting.stream")
 
 #: Index of the layer, its function, and whether the result replaces the update.
 Step: TypeAlias = tuple[int, Callable[[ChatResponseUpdate], Any], bool]

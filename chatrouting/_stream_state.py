@@ -11,7 +11,7 @@ from chatrouting.errors import StreamClosedError
 from chatrouting.responses import ChatResponse, ChatResponseUpdate, FinishReason
 from chatrouting.usage import Usage
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("chatrouting.stream")
 
 
 class StreamState(Enum):
