@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from chatrouting._frozen import FrozenDict, frozen
+
 
 @dataclass(frozen=True, slots=True)
 class TextContent:
@@ -90,6 +92,13 @@ class ToolCallContent:
     arguments: Mapping[str, Any]
     raw_arguments: str | None = None
     additional_properties: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        # Made for each fragment of a stream: what is frozen already costs no call.
+        if type(self.arguments) is not FrozenDict:
+            object.__setattr__(self, "arguments", frozen(self.arguments))
+        if self.additional_properties is not None:
+            object.__setattr__(self, "additional_properties", frozen(self.additional_properties))
 
 
 @dataclass(frozen=True, slots=True)

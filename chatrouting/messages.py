@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias, cast
 
+from chatrouting._frozen import frozen
 from chatrouting.contents import (
     Content,
     ContentsInput,
@@ -74,7 +75,7 @@ class ChatMessage:
         put(self, "contents", as_contents(contents))
         put(self, "author_name", author_name)
         put(self, "message_id", message_id)
-        put(self, "additional_properties", additional_properties)
+        put(self, "additional_properties", frozen(additional_properties))
 
     @property
     def text(self) -> str:
@@ -204,9 +205,9 @@ def parse_arguments(raw: str) -> dict[str, Any]:
     """Parse the arguments of a tool call; {} when the text is not a JSON object."""
     try:
         parsed = json.loads(raw)
+        return frozen(cast("dict[str, Any]", parsed)) if isinstance(parsed, dict) else {}
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
 
 
 def _text(part: Mapping[str, Any]) -> Content:

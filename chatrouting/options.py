@@ -1,12 +1,15 @@
 """What a caller asks for besides the messages.
 
-Frozen; changed by `options.replace(...)`. None means "not sent": the provider's own default holds.
+Frozen, at every depth; changed by `options.replace(...)`. None means "not sent": the provider's
+own default holds.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypedDict, Unpack
+
+from chatrouting._frozen import frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,9 @@ class Tool:
     parameters: Mapping[str, Any] | None = None
     strict: bool | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", frozen(self.parameters))
+
 
 @dataclass(frozen=True, slots=True)
 class JsonSchemaFormat:
@@ -39,6 +45,9 @@ class JsonSchemaFormat:
     name: str
     schema: Mapping[str, Any]
     strict: bool | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", frozen(self.schema))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,7 @@ class RoutingHints:
 
     def __post_init__(self) -> None:
         check_timeout("timeout", self.timeout)
+        object.__setattr__(self, "tags", frozen(self.tags))
 
 
 def check_timeout(name: str, value: float | None) -> None:
@@ -167,13 +177,12 @@ class ChatOptions:
             put(self, "stop_sequences", (self.stop_sequences,))
         elif self.stop_sequences is not None:
             put(self, "stop_sequences", tuple(self.stop_sequences))
-        # Containers are copied one level: what the caller appends later is not seen.
         if self.tools is not None:
             put(self, "tools", tuple(self.tools))
         if self.metadata is not None:
-            put(self, "metadata", dict(self.metadata))
+            put(self, "metadata", frozen(self.metadata))
         if self.additional_properties is not None:
-            put(self, "additional_properties", dict(self.additional_properties))
+            put(self, "additional_properties", frozen(self.additional_properties))
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
             raise ValueError(
                 f"max_output_tokens is {self.max_output_tokens}; expected at least 1. "

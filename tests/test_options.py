@@ -31,21 +31,31 @@ def test_replace_can_take_an_option_back():
     assert ChatOptions(model="a").replace(model=None) == ChatOptions()
 
 
-def test_containers_are_copied_one_level():
-    """What the caller appends later is not seen; what is inside is shared. [routing 5]"""
+def test_nothing_that_the_caller_changes_later_is_seen():
+    """Containers are copied to their depths. [routing 5]"""
     schema = {"type": "object"}
     tools = [Tool("f", parameters=schema)]
     metadata = {"a": "b"}
+    tags = {"t": "u"}
     extra = {"x": [1]}
-    options = ChatOptions(tools=tools, metadata=metadata, additional_properties=extra)
+    options = ChatOptions(
+        tools=tools,
+        metadata=metadata,
+        additional_properties=extra,
+        routing=RoutingHints(tags=tags),
+    )
     tools.append(Tool("g"))
     metadata["c"] = "d"
+    tags["v"] = "w"
     extra["y"] = [2]
     extra["x"].append(3)
     schema["title"] = "T"
-    assert options.tools == (Tool("f", parameters={"type": "object", "title": "T"}),)
-    assert options.metadata == {"a": "b"}
-    assert options.additional_properties == {"x": [1, 3]}
+    assert options == ChatOptions(
+        tools=(Tool("f", parameters={"type": "object"}),),
+        metadata={"a": "b"},
+        additional_properties={"x": [1]},
+        routing=RoutingHints(tags={"t": "u"}),
+    )
 
 
 @pytest.mark.parametrize(
