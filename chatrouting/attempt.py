@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from typing_extensions import override
 
 from chatrouting.failure import Failure
 from chatrouting.usage import Usage
@@ -35,7 +37,7 @@ class RoutingAttempt:
     No exception does not mean success: look at `outcome` or `response_completed`.
 
     Attributes:
-        client: The client that was invoked.
+        client: The client that was invoked; None in a record that was pickled.
         route: Its name in the router.
         number: 1 for the first attempt of this router call.
         request_id: Shared by all routers that one request passes.
@@ -158,6 +160,18 @@ class RoutingAttempt:
         self.usage = usage
         self.usage_is_estimated = usage_is_estimated
         self.started_at = started_at
+
+    def __copy__(self) -> Self:
+        return self  # a record never changes
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @override
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        # A client does not travel, and nobody who unpickles a record could use it.
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return None, fields | {"client": None}
 
 
 def _outcome_of(

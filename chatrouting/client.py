@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar, final, runtime_checkable
 
+from chatrouting._copying import SharedWhenCopied
 from chatrouting.messages import MessagesInput
 from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse
@@ -105,7 +106,7 @@ def own_service(
     return None
 
 
-class ClosingClient:
+class ClosingClient(SharedWhenCopied):
     """An async context manager that closes itself. Base of all clients of ours."""
 
     async def aclose(self) -> None:

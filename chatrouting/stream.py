@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, cast, f
 
 import anyio
 
+from chatrouting._copying import NeverCopied
 from chatrouting._layers import StreamLayer, StreamTimer, TapLayer
 from chatrouting._stream_layers import LayerStack
 from chatrouting._stream_source import LimitReachedError, StreamSource, TakeReady
@@ -36,7 +37,7 @@ Updates: TypeAlias = "ResponseStream | AsyncIterator[ChatResponseUpdate]"
 
 
 @final
-class ResponseStream:
+class ResponseStream(NeverCopied):
     """An answer, piece by piece: an async iterator and an async context manager.
 
     Read it to its end, or close it; `async with` does the latter. One that is dropped half-read

@@ -13,6 +13,7 @@ from typing import Literal, Self, final
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from chatrouting._copying import NeverCopied, SharedWhenCopied
 from chatrouting.attempt import RoutingAttempt
 from chatrouting.client import ChatClient
 from chatrouting.errors import ClientClosedError
@@ -23,7 +24,7 @@ from chatrouting.stream import ResponseStream
 
 
 @final
-class SyncResponseStream:
+class SyncResponseStream(NeverCopied):
     """A stream for code that does not await: an iterator and a context manager.
 
     Read it to its end or close it, as its async original.
@@ -77,7 +78,7 @@ class SyncResponseStream:
 
 
 @final
-class SyncChatClient:
+class SyncChatClient(SharedWhenCopied):
     """Puts a chat client behind plain functions, from any thread.
 
     Owns the client: closing closes it, in the loop that it has run in. The loop's thread starts

@@ -38,6 +38,7 @@ LAYERS: list[dict[str, set[str]]] = [
         "contract": {
             "_cancellation",
             "_closing",
+            "_copying",
             "_layers",
             "_limits",
             "_stream_layers",

@@ -30,7 +30,16 @@ PUBLIC = [
 ]
 ROOMS_OF_MODULES = ["adapters", "policies"]
 
-HIDDEN_METHODS = {"__del__", "__post_init__", "__repr__"}
+#: What Python calls, not users.
+HIDDEN_METHODS = {
+    "__copy__",
+    "__deepcopy__",
+    "__del__",
+    "__getstate__",
+    "__post_init__",
+    "__reduce__",
+    "__repr__",
+}
 
 
 def public_modules() -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
+from chatrouting._copying import NeverCopied
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.client import ChatClient
 from chatrouting.messages import ChatMessage, MessagesInput, as_messages
@@ -37,7 +38,7 @@ Selected: TypeAlias = ChatClient | str | Selection | None
 
 
 @final
-class RoutingContext:
+class RoutingContext(NeverCopied):
     """One request at one router. Made by the router; constructible, to test policies.
 
     Attributes:
