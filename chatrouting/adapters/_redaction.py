@@ -41,9 +41,13 @@ def redact(error: BaseException, stop: BaseException | None = None) -> None:
         stop: Where to stop: what was being handled when the call began is the caller's.
     """
     found: list[Any] = [one for one in _chain(error, stop) if not isinstance(one, ChatRoutingError)]
-    keys = {key for one in found for request in _requests(one) for key in _keys(request)}
+    requests = {id(request): request for one in found for request in _requests(one)}
+    keys = {key for request in requests.values() for key in _keys(request)}
+    # One for each: an exception, its cause and the answer mostly share their request.
+    bare = {number: _bare(request) for number, request in requests.items()}
+    bare |= {id(request): request for request in bare.values()}
     for one in found:
-        _redact_one(one, sorted(keys, key=len, reverse=True))
+        _redact_one(one, sorted(keys, key=len, reverse=True), bare)
 
 
 def _chain(error: BaseException, stop: BaseException | None) -> Iterator[BaseException]:
@@ -76,28 +80,32 @@ def _keys(request: Any) -> Iterator[str]:
             yield key
 
 
-def _redact_one(error: Any, keys: Iterable[str]) -> None:
+def _redact_one(error: Any, keys: Iterable[str], bare: Mapping[int, Any]) -> None:
     with contextlib.suppress(AttributeError, RuntimeError):
-        if _is_of_http_library(error.request):
-            error.request = _bare(error.request)
+        error.request = bare.get(id(error.request), error.request)
     with contextlib.suppress(AttributeError, RuntimeError):
-        _redact_response(error.response, keys)
+        _redact_response(error.response, keys, bare)
     # Some HTTP libraries quote a header that they cannot send.
     error.args = _masked(error.args, keys)
     _mask_fields(error, keys)
 
 
-def _redact_response(response: Any, keys: Iterable[str]) -> None:
+def _redact_response(response: Any, keys: Iterable[str], bare: Mapping[int, Any]) -> None:
     if not _is_of_http_library(response):
         return
+    request = bare.get(id(response.request))
+    if request is response.request:
+        return  # another exception holds this answer too
     for earlier in response.history:
-        _redact_response(earlier, keys)
-    response.request = bare = _bare(response.request)
+        _redact_response(earlier, keys, bare)
+    if request is None:
+        request = _bare(response.request)
+    response.request = request
     response.next_request = None
     response.extensions = {}
     if response.is_closed:
         # An open one still needs its stream to be closed by.
-        response.stream = bare.stream
+        response.stream = request.stream
     _mask_fields(response, keys)
 
 
@@ -132,7 +140,7 @@ def _copied(value: Any, keys: Iterable[str]) -> Any:
 
 def _bare(request: Any) -> Any:
     bare = type(request)(request.method, request.url)
-    bare.headers.clear()
+    bare.headers = type(bare.headers)()
     return bare
 
 
