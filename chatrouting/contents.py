@@ -4,7 +4,7 @@ Frozen values, safe to share between requests and tasks. Adapters turn them into
 expects; nothing here knows a provider.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -107,12 +107,12 @@ class ToolResultContent:
 
     Attributes:
         call_id: The call it answers.
-        result: Text, or contents for providers that take images and files from tools.
+        result: Text, or a tuple of contents for providers that take images and files from tools.
         is_error: The tool failed; `result` says how.
     """
 
     call_id: str
-    result: "str | tuple[Content, ...]"
+    result: "str | Sequence[Content]"
     is_error: bool = False
 
     def __post_init__(self) -> None:

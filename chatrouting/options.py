@@ -5,7 +5,7 @@ own default holds.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypedDict, Unpack
 
@@ -93,10 +93,26 @@ def check_timeout(name: str, value: float | None) -> None:
     Raises:
         ValueError: If `value` is neither None nor a positive, finite number of seconds.
     """
-    if value is not None and not (value > 0 and math.isfinite(value)):
+    if value is None:
+        return
+    # True is a number to Python, and a slip of whoever wrote it.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and value > 0 and math.isfinite(value)):
         raise ValueError(
             f"{name} is {value!r}; expected seconds, more than 0 and finite. "
             "Leave it out for no limit."
+        )
+
+
+def check_count(name: str, value: int) -> None:
+    """Refuse what is no whole number from 1 on.
+
+    Raises:
+        ValueError: If `value` is something else.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(
+            f"{name} is {value!r}; expected a whole number, at least 1. Leave it out for no limit."
         )
 
 
@@ -109,13 +125,13 @@ class ChatOptionsChanges(TypedDict, total=False):
     top_p: float | None
     top_k: int | None
     max_output_tokens: int | None
-    stop_sequences: Iterable[str] | None
+    stop_sequences: Sequence[str] | None
     seed: int | None
     frequency_penalty: float | None
     presence_penalty: float | None
     reasoning_effort: str | None
     response_format: Literal["text", "json"] | JsonSchemaFormat | None
-    tools: Iterable[Tool] | None
+    tools: Sequence[Tool] | None
     tool_choice: str | None
     allow_multiple_tool_calls: bool | None
     conversation_id: str | None
@@ -136,13 +152,13 @@ class ChatOptions:
         top_p: Nucleus sampling, 0..1.
         top_k: Sample from the k likeliest tokens only.
         max_output_tokens: Limit of the answer, reasoning included; at least 1.
-        stop_sequences: Texts that end the answer.
+        stop_sequences: Texts that end the answer, as a tuple.
         seed: Ask for repeatable sampling.
         frequency_penalty: Discourage repetition by frequency.
         presence_penalty: Discourage repetition of what has been said at all.
         reasoning_effort: Such as "low" or "high"; the words are the provider's.
         response_format: "text", "json", or a schema.
-        tools: Functions the model may ask for.
+        tools: Functions the model may ask for, as a tuple.
         tool_choice: "auto", "none", "required", or the name of one tool.
         allow_multiple_tool_calls: Several calls in one turn; None leaves it to the provider.
         conversation_id: A conversation that the provider keeps.
@@ -157,13 +173,13 @@ class ChatOptions:
     top_p: float | None = None
     top_k: int | None = None
     max_output_tokens: int | None = None
-    stop_sequences: tuple[str, ...] | None = None
+    stop_sequences: Sequence[str] | None = None
     seed: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     reasoning_effort: str | None = None
     response_format: Literal["text", "json"] | JsonSchemaFormat | None = None
-    tools: tuple[Tool, ...] | None = None
+    tools: Sequence[Tool] | None = None
     tool_choice: str | None = None
     allow_multiple_tool_calls: bool | None = None
     conversation_id: str | None = None
@@ -183,12 +199,9 @@ class ChatOptions:
             put(self, "metadata", frozen(self.metadata))
         if self.additional_properties is not None:
             put(self, "additional_properties", frozen(self.additional_properties))
-        if self.max_output_tokens is not None and self.max_output_tokens < 1:
-            raise ValueError(
-                f"max_output_tokens is {self.max_output_tokens}; expected at least 1. "
-                "Leave it out for the provider's default."
-            )
+        if self.max_output_tokens is not None:
+            check_count("max_output_tokens", self.max_output_tokens)
 
     def replace(self, **changes: Unpack[ChatOptionsChanges]) -> Self:
         """Return a copy with some fields changed."""
-        return replace(self, **changes)  # type: ignore[arg-type]  # __post_init__ makes tuples
+        return replace(self, **changes)

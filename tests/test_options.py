@@ -71,7 +71,7 @@ def test_stop_sequences_become_a_tuple(given):
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_an_answer_has_room_for_one_token(limit):
-    with pytest.raises(ValueError, match=f"max_output_tokens is {limit}; expected at least 1"):
+    with pytest.raises(ValueError, match=f"max_output_tokens is {limit}; expected a whole number"):
         ChatOptions(max_output_tokens=limit)
 
 

@@ -69,7 +69,9 @@ class FailoverChatClient(RoutingChatClient):
             ConfigurationError: If a number is out of range or `commit_on` is neither word.
         """
         if maximum_attempts_per_request is not None and (
-            not isinstance(maximum_attempts_per_request, int) or maximum_attempts_per_request < 1
+            not isinstance(maximum_attempts_per_request, int)
+            or isinstance(maximum_attempts_per_request, bool)
+            or maximum_attempts_per_request < 1
         ):
             raise ConfigurationError(
                 f"maximum_attempts_per_request is {maximum_attempts_per_request!r}; "
