@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from chatrouting._frozen import frozen
+from chatrouting.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +92,14 @@ def check_timeout(name: str, value: float | None) -> None:
     """Refuse a timeout that can never be met or never ends.
 
     Raises:
-        ValueError: If `value` is neither None nor a positive, finite number of seconds.
+        ConfigurationError: If `value` is neither None nor a positive, finite number of seconds.
     """
     if value is None:
         return
     # True is a number to Python, and a slip of whoever wrote it.
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and value > 0 and math.isfinite(value)):
-        raise ValueError(
+        raise ConfigurationError(
             f"{name} is {value!r}; expected seconds, more than 0 and finite. "
             "Leave it out for no limit."
         )
@@ -111,7 +112,7 @@ def check_count(name: str, value: int) -> None:
         ValueError: If `value` is something else.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(
+        raise ConfigurationError(
             f"{name} is {value!r}; expected a whole number, at least 1. Leave it out for no limit."
         )
 

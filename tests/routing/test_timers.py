@@ -14,6 +14,7 @@ from chatrouting import (
 )
 from chatrouting.errors import (
     AttemptTimeoutError,
+    ConfigurationError,
     FirstOutputTimeoutError,
     OverloadedError,
     RequestTimeoutError,
@@ -354,7 +355,7 @@ async def test_duration_is_measured_by_the_given_clock():
 @pytest.mark.parametrize("name", ["attempt_timeout", "first_output_timeout", "stall_timeout"])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_nonsense_limits_are_refused_when_the_router_is_built(name, value):
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ConfigurationError, match=name):
         OrderedFailoverChatClient([ScriptedChatClient("a")], **{name: value})
 
 
