@@ -86,7 +86,6 @@ class RunningAttempt:
         usage: Usage | None = None,
     ) -> RoutingAttempt:
         """Make the record; nothing of the attempt changes afterwards."""
-        self.scope.end()
         if exception is not None and outcome is AttemptOutcome.CANCELLED:
             # What the client made of the cancellation says more than the cancellation.
             exception = _cancellation.made_of(exception) or exception
@@ -109,6 +108,7 @@ class RunningAttempt:
             usage=usage,
             started_at=self._started_at,
         )
+        self.scope.end()
         if parent is not None and not parent.is_ended:
             parent.children.append(attempt)
         return attempt

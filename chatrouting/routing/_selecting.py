@@ -1,6 +1,6 @@
 """From what a policy returned to the client, name, options and messages of one attempt."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from chatrouting.client import ChatClient
 from chatrouting.errors import ConfigurationError
@@ -10,8 +10,7 @@ from chatrouting.routing._routes import RouteTable, name_of
 from chatrouting.routing.context import RoutingContext, Selected, Selection
 
 
-@dataclass(slots=True)
-class Target:
+class Target(NamedTuple):
     """What is about to be invoked."""
 
     client: ChatClient
@@ -39,12 +38,14 @@ def resolve(selected: Selected, context: RoutingContext, routes: RouteTable) -> 
     client, route = _find(chosen, context, routes)
     if context.has_refused(client):
         return None
-    target = Target(client, route, context.messages, context.options)
-    if selection is not None and selection.messages is not None:
-        target.messages = as_messages(selection.messages)
-    if selection is not None and selection.options is not None:
-        target.options = selection.options
-    return target
+    if selection is None:
+        return Target(client, route, context.messages, context.options)
+    return Target(
+        client,
+        route,
+        context.messages if selection.messages is None else as_messages(selection.messages),
+        context.options if selection.options is None else selection.options,
+    )
 
 
 def _find(

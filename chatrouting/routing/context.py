@@ -99,7 +99,7 @@ class RoutingContext(NeverCopied):
         self.selection: Selection | None = None
         self._routes = routes if isinstance(routes, RouteTable) else RouteTable(routes)
         self._is_tried = [False] * len(self._routes.names)
-        self._refused: list[ChatClient] = []
+        self._refused: tuple[ChatClient, ...] = ()
         self._attempts: list[RoutingAttempt] = []
         self._state: dict[Any, Any] | None = None
         for attempt in attempts:
@@ -153,7 +153,7 @@ class RoutingContext(NeverCopied):
 
     def has_refused(self, client: ChatClient) -> bool:
         """Say whether this client refused the request without asking a provider."""
-        return bool(self._refused) and any(each is client for each in self._refused)
+        return self._refused != () and any(each is client for each in self._refused)
 
     def mark_tried(self, index: int) -> None:
         """Take a position out of `remaining`."""
@@ -167,4 +167,4 @@ class RoutingContext(NeverCopied):
         """Note an attempt, and whether its client refused."""
         self._attempts.append(attempt)
         if attempt.outcome is _REFUSED and attempt.client is not None:
-            self._refused.append(attempt.client)
+            self._refused += (attempt.client,)

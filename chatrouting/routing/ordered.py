@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from chatrouting.errors import ConfigurationError
 from chatrouting.routing._routes import RoutesInput
-from chatrouting.routing._settings import CommitOn, Listener, ShouldFailover
+from chatrouting.routing._settings import CommitOn, Listener, Selector, ShouldFailover
 from chatrouting.routing.context import RoutingContext, Selected
 from chatrouting.routing.failover import FailoverChatClient
 
@@ -67,6 +67,12 @@ class OrderedFailoverChatClient(FailoverChatClient):
         )
         if not self.routes:
             raise ConfigurationError("clients is empty; give at least one chat client.")
+
+    @override
+    def _selecting(self) -> Selector:
+        # Nothing to await: each request is spared a coroutine, unless a subclass has its own way.
+        is_own = type(self).select_client is OrderedFailoverChatClient.select_client
+        return RoutingContext.next_route if is_own else self.select_client
 
     @override
     async def select_client(self, context: RoutingContext) -> Selected:

@@ -78,12 +78,16 @@ class RoutingChatClient(ClosingClient):
             name=name,
             clock=clock,
             routes=self._routes,
-            select=self.select_client if select_client is None else select_client,
+            select=self._selecting() if select_client is None else select_client,
             on_update=self.on_routing_update if self._overrides("on_routing_update") else None,
             on_ended=self.on_request_ended if self._overrides("on_request_ended") else None,
             listener=on_routing_update,
             failover=self._failover_settings(),
         )
+
+    def _selecting(self) -> Selector:
+        """Return what the loop calls to select, where no callable was given."""
+        return self.select_client
 
     def _overrides(self, method: str) -> bool:
         return getattr(type(self), method) is not getattr(RoutingChatClient, method)
