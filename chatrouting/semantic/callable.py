@@ -61,7 +61,10 @@ class CallableEmbeddingGenerator(ClosingClient):
         if self._is_async:
             answer = self._function(asked)
         else:
-            answer = await to_thread.run_sync(self._function, asked, abandon_on_cancel=True)
+            # In a tuple: trio takes no coroutine from a thread.
+            (answer,) = await to_thread.run_sync(
+                lambda: (self._function(asked),), abandon_on_cancel=True
+            )
         if hasattr(answer, "__await__"):
             answer = await cast("Awaitable[object]", answer)
         return answer

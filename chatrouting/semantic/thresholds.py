@@ -210,7 +210,7 @@ def _margins(sample: _Sample) -> list[float]:
     leads = sample.lead[np.isfinite(sample.lead)]
     if not len(leads):
         return [0.0]
-    return [0.0, *np.quantile(leads, np.linspace(0.05, 0.4, _MARGINS)).tolist()]
+    return [0.0, *np.quantile(leads, np.linspace(0.1, 0.8, _MARGINS)).tolist()]
 
 
 def _between(heights: "Numbers") -> "Numbers":

@@ -11,7 +11,7 @@ from chatrouting import (
     SemanticRoutingChatClient,
 )
 from chatrouting.errors import ConfigurationError
-from chatrouting.semantic import RouteProfile
+from chatrouting.semantic import RouteProfile, SemanticDecision
 from chatrouting.testing import FakeEmbeddingGenerator, ScriptedChatClient
 
 GPT = ClientMetadata("openai", "gpt-x")
@@ -106,6 +106,34 @@ def test_utterances_are_copied_and_cannot_be_changed_from_outside():
         built.utterances["route-1"] = ()
     with pytest.raises(TypeError):
         built.thresholds["route-1"] = 0.0
+
+
+async def test_every_form_has_a_type() -> None:
+    """[BR-90] Whatever is asked, one type comes back. The type checkers read this test."""
+    clients: dict[ScriptedChatClient, list[str]] = {A: ["x"]}
+    with_thresholds: dict[ScriptedChatClient, tuple[list[str], float]] = {A: (["x"], 0.5)}
+    pairs: list[tuple[ScriptedChatClient, list[str]]] = [(A, ["x"])]
+    triples: list[tuple[ScriptedChatClient, tuple[str, ...], float]] = [(A, ("x",), 0.5)]
+    names: dict[str, tuple[ScriptedChatClient, list[str]]] = {"route-1": (A, ["x"])}
+    profiles: dict[str, RouteProfile] = {"route-1": RouteProfile(A, ["x"], threshold=0.5)}
+    generator = FakeEmbeddingGenerator()
+    routers = [
+        SemanticRoutingChatClient(generator, clients, DEFAULT),
+        SemanticRoutingChatClient(generator, with_thresholds, DEFAULT),
+        SemanticRoutingChatClient(generator, pairs, DEFAULT),
+        SemanticRoutingChatClient(generator, triples, DEFAULT),
+        SemanticRoutingChatClient(generator, names, DEFAULT),
+        SemanticRoutingChatClient(generator, profiles, DEFAULT),
+        SemanticRoutingChatClient(generator, [(A, ["x"]), (DEFAULT, ["y"], 0.2)], B),
+        SemanticRoutingChatClient(generator, {A: ["x"], DEFAULT: ["y"]}, B),
+    ]
+
+    for each in routers:
+        decision: SemanticDecision = await each.explain("x")
+        score: float | None = decision.scores["route-1"]
+        assert score == decision.score == pytest.approx(1.0)
+        together: list[SemanticDecision] = await each.explain_many(["x"])
+        assert together == [decision]
 
 
 # --- refused --------------------------------------------------------------------------------------
