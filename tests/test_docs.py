@@ -5,9 +5,12 @@ What writers of pages need to know:
 - `python` blocks of one page share their names and run in order, on asyncio and on trio. They may
   `await` at the top level. A block that starts an event loop of its own, by `anyio.run` or
   `asyncio.run`, runs in a thread. Functions named `test_...` without parameters are called.
+- A `python before` block quotes a file of `benchmarks/migrating/`, word for word. It needs what a
+  reader leaves behind, so it is not run here but by `benchmarks/try_migrating.py`.
 - An `output` block is what the `python` block before it prints; `...` stands for anything.
 - The prelude: the environment variables of the SDKs point at a `ProviderServer` on loopback, which
-  answers "Hello from the provider." to everything. So `AsyncOpenAI()` works as it stands.
+  answers "Hello from the provider." to everything, so `AsyncOpenAI()` works as it stands. There are
+  two exceptions: `gpt-busy` is overloaded, `gpt-flaky` fails at its first request.
 - Commands in `sh` blocks must exist. Any other block needs another language, such as `text`.
 """
 
@@ -27,12 +30,13 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from chatrouting.testing import ProviderServer
+from chatrouting.testing import ProviderServer, RecordedRequest, Reply
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PAGES_OF_THE_PROJECT = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
-LANGUAGES = {"python", "output", "sh", "text"}
+PROGRAMS_BEFORE = ROOT / "benchmarks" / "migrating"
+LANGUAGES = {"python", "python before", "output", "sh", "text"}
 
 DEMO = "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/chatrouting demo"
 TESTS = "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]' && .venv/bin/pytest"
@@ -50,7 +54,7 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     found: list[Block] = []
     text = page.read_text(encoding="utf-8")
-    for match in re.finditer(r"^( *)```(\S*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE):
+    for match in re.finditer(r"^( *)```([^\n]*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE):
         line = text.count("\n", 0, match.start(3)) + 1
         found.append(Block(match[2], textwrap.dedent(match[3]), line))
     return found
@@ -89,7 +93,15 @@ async def _finish(result: Any) -> None:
 
 @pytest.fixture
 async def _prelude(anyio_backend: object, monkeypatch: pytest.MonkeyPatch) -> Any:
-    async with ProviderServer() as server:
+    seen: set[str | None] = set()
+
+    def answer(request: RecordedRequest) -> Reply:
+        is_new = request.model not in seen
+        seen.add(request.model)
+        fails = request.model == "gpt-busy" or (request.model == "gpt-flaky" and is_new)
+        return Reply.error(503) if fails else Reply()
+
+    async with ProviderServer(answer) as server:
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY"):
             monkeypatch.setenv(name, "unused")
@@ -121,6 +133,14 @@ async def test_every_block_of_a_page_runs(page: Path) -> None:
 def test_every_block_says_what_it_is(page: Path) -> None:
     unknown = [(block.line, block.language) for block in blocks(page)]
     assert [each for each in unknown if each[1] not in LANGUAGES] == []
+
+
+def test_every_program_before_a_migration_is_quoted_from_its_file() -> None:
+    """What is not run here must be the very program that is run elsewhere."""
+    quoted = {
+        block.text for page in PAGES for block in blocks(page) if block.language == "python before"
+    }
+    assert quoted == {path.read_text("utf-8") for path in PROGRAMS_BEFORE.glob("*.py")}
 
 
 def test_the_readme_shows_the_two_commands_first() -> None:
