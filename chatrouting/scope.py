@@ -79,13 +79,15 @@ class RequestScope:
         return _current.set(self)
 
     def end(self) -> None:
-        """Note that the attempt is over, and let its conversation go.
+        """Note that the attempt is over, and let its conversation and its records go.
 
         asyncio keeps a timer that was cancelled, with the context variables it was set in, until
-        it would have gone off: without this a timeout of ten minutes holds the messages as long.
+        it would have gone off: without this a timeout of ten minutes holds the messages, and the
+        clients that the records name, as long.
         """
         self.is_ended = True
         self.context = None
+        self.children = []
 
     def closing_deadline(self) -> float:
         """Return the one time limit, absolute, that a cancelled request has for cleaning up."""
