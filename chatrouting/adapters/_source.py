@@ -284,8 +284,9 @@ class SSESource(UpdateSource):
         elif self._failure is None:
             self._fail(f"came as {content_type.partition(';')[0]} instead of an event stream", None)
 
-    async def _next_piece(self) -> bytes:
-        return await anext(cast("AsyncIterator[bytes]", self._body))
+    def _next_piece(self) -> Awaitable[bytes]:
+        # The iterator's own awaitable: a coroutine of ours would be one more for each piece.
+        return anext(cast("AsyncIterator[bytes]", self._body))
 
     async def _read_on(self) -> None:
         piece = await self._step(self._next_piece)

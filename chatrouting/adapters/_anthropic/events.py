@@ -19,7 +19,7 @@ from chatrouting.adapters._anthropic.answer import (
 )
 from chatrouting.adapters._anthropic.raw import keep
 from chatrouting.adapters._errors import Errors
-from chatrouting.adapters._json import Json, as_object, as_objects, as_text
+from chatrouting.adapters._json import Json, as_object, as_objects, as_text, loads
 from chatrouting.contents import Content, ReasoningContent, TextContent, ToolCallContent
 from chatrouting.messages import Role
 from chatrouting.policies.error_body import holds_error
@@ -75,7 +75,7 @@ class _Block:
 
 def _parsed(raw: str) -> Any:
     try:
-        return json.loads(raw)
+        return loads(raw)
     except ValueError:
         return {}
 
@@ -125,7 +125,7 @@ class MessagesParser:
         """Take one server-sent event; see `StreamParser`."""
         if event == "ping" or data == "[DONE]":  # sent by servers that write all streams alike
             return ()
-        return self._read(as_object(json.loads(data)), event)
+        return self._read(as_object(loads(data)), event)
 
     def feed_object(self, data: Json) -> Sequence[ChatResponseUpdate]:
         """Take one event that somebody else has decoded; see `StreamParser`."""

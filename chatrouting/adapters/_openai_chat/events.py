@@ -5,12 +5,11 @@ A whole answer is read as a stream of one chunk, so that both modes know the sam
 
 import base64
 import binascii
-import json
 from collections.abc import Sequence
 from typing import Any, Final, cast, final
 
 from chatrouting.adapters._errors import Errors
-from chatrouting.adapters._json import Json, as_object, as_objects, as_text, as_time
+from chatrouting.adapters._json import Json, as_object, as_objects, as_text, as_time, loads
 from chatrouting.adapters._openai_chat.answer import finish_reason, usage
 from chatrouting.adapters._openai_chat.reasoning import ReasoningReader
 from chatrouting.adapters._openai_chat.tool_calls import ToolCallReader
@@ -78,7 +77,7 @@ class ChatParser:
         if data.startswith(_DONE):
             self.is_terminal = True
             return self._done()
-        chunk = json.loads(data)
+        chunk = loads(data)
         if event == "error" or not isinstance(chunk, dict):
             if event == "error" or holds_error(chunk):
                 raise self._failure(chunk)

@@ -5,12 +5,11 @@ the text with the end of the part, of the item or of the response, and each of t
 in turn, so a whole answer is no more than a last event that nothing came before.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from chatrouting.adapters._errors import Errors
-from chatrouting.adapters._json import Json, as_object, as_objects, as_text, as_time
+from chatrouting.adapters._json import Json, as_object, as_objects, as_text, as_time, loads
 from chatrouting.adapters._openai_responses.answer import (
     conversation_id,
     finish_reason,
@@ -103,7 +102,7 @@ class ResponsesParser:
         """
         if data == "[DONE]":  # sent by servers that write all their streams alike
             return []
-        return self._take(event, as_object(json.loads(data)))
+        return self._take(event, as_object(loads(data)))
 
     def feed_object(self, data: Json) -> Updates:
         """Take one event that somebody else has decoded; raises as `feed` does."""
