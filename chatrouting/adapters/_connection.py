@@ -102,6 +102,9 @@ class SDKConnection(ABC, Generic[SDKT]):
         self._given = client
         self._made: WeakKeyDictionary[object, SDKT] = WeakKeyDictionary()
         self._is_closed = False
+        #: What `endpoint` made last, and of what: a client keeps its URL for many requests.
+        self._endpoint_of: object = None
+        self._endpoint = ""
 
     @property
     def has_binary_streams(self) -> bool:
@@ -130,7 +133,10 @@ class SDKConnection(ABC, Generic[SDKT]):
             ConfigurationError: If a client is to be made and the environment holds no credential.
         """
         url = self._client().base_url
-        return str(url.copy_with(username="", password="", query=None)).rstrip("/")
+        if url is not self._endpoint_of:
+            bare = url.copy_with(username="", password="", query=None)
+            self._endpoint_of, self._endpoint = url, str(bare).rstrip("/")
+        return self._endpoint
 
     async def post(self, call: Call) -> Answer:
         """Send a request and read the whole answer.
