@@ -36,19 +36,6 @@ def api(request):
     return request.param
 
 
-@pytest.fixture(params=["whole", "streaming"])
-def answer(request):
-    """Return `answer(client)`, which asks in either mode."""
-
-    async def ask(client):
-        if request.param == "whole":
-            return await client.get_response("Hi")
-        async with client.get_streaming_response("Hi") as stream:
-            return await stream.get_final_response()
-
-    return ask
-
-
 @asynccontextmanager
 async def targets(api, **scripts):
     """Give a server and a client for each name; a script is a list of replies."""
