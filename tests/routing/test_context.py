@@ -75,25 +75,18 @@ def test_options_of_another_type_are_a_type_error():
         context.options = {"model": "x"}
 
 
-def test_tools_are_copied_one_level_and_what_they_hold_is_shared():
-    """[routing 5]"""
-    schema = {"type": "object"}
+def test_nothing_that_the_caller_changes_later_is_seen():
+    """[routing 5] [BR-76] Not even inside of a tool: options are frozen to their depths."""
+    schema, properties = {"type": "object"}, {"a": []}
     tools = [Tool("first", parameters=schema)]
-    context = RoutingContext("Hi", ChatOptions(tools=tools))
+    context = RoutingContext("Hi", ChatOptions(tools=tools, additional_properties=properties))
     tools.append(Tool("second"))
     schema["title"] = "changed"
-
-    assert context.options.tools == (Tool("first", parameters=schema),)
-
-
-def test_additional_properties_are_copied_one_level():
-    """[routing 5]"""
-    properties = {"a": []}
-    context = RoutingContext("Hi", ChatOptions(additional_properties=properties))
     properties["a"].append(1)
     properties["b"] = 2
 
-    assert context.options.additional_properties == {"a": [1]}
+    assert context.options.tools == (Tool("first", parameters={"type": "object"}),)
+    assert context.options.additional_properties == {"a": []}
 
 
 def test_state_is_kept_for_the_policy_and_for_one_context_only():
