@@ -13,7 +13,7 @@ from chatrouting.client import EmbeddingGenerator
 from chatrouting.errors import EmbeddingError, EmbeddingTimeoutError
 from chatrouting.options import check_timeout
 from chatrouting.semantic._checks import check_count, check_generator
-from chatrouting.semantic._vectors import Vectors, as_vectors, make_unit_rows
+from chatrouting.semantic._vectors import Vectors, as_unit_vector, as_vectors, make_unit_rows
 from chatrouting.semantic.cached import CachedEmbeddingGenerator
 
 #: Vectors whose conversion, from lists of numbers, would hold up an event loop for milliseconds.
@@ -60,10 +60,14 @@ class Embedder:
             Exception: What the generator raises.
         """
         size = self._batch_size or len(texts)
-        batches = [
-            await self._call(self._generator, list(texts[start : start + size]))
-            for start in range(0, len(texts), size)
-        ]
+        batches: list[Vectors] = []
+        for start in range(0, len(texts), size):
+            batch = list(texts[start : start + size])
+            answer = await self._ask(self._generator, batch)
+            if len(batch) < _MANY:
+                batches.append(_unit_vectors(answer, len(batch)))
+            else:
+                batches.append(await to_thread.run_sync(_unit_vectors, answer, len(batch)))
         if len({batch.shape[1] for batch in batches}) > 1:
             lengths = sorted({batch.shape[1] for batch in batches})
             raise EmbeddingError(
@@ -84,17 +88,15 @@ class Embedder:
             EmbeddingError: As `embed` does.
             Exception: What the generator raises.
         """
-        vectors = await self._call(self._for_queries, [text])
-        return vectors.reshape(-1)
+        return as_unit_vector(await self._ask(self._for_queries, [text]))
 
-    async def _call(self, generator: EmbeddingGenerator, texts: list[str]) -> Vectors:
+    async def _ask(self, generator: EmbeddingGenerator, texts: list[str]) -> object:
         baseline = _cancellation.cancel_count()
         try:
             if self._timeout is None:
-                answer = await generator.generate(texts)
-            else:
-                deadline = anyio.current_time() + self._timeout
-                answer = await run_within(deadline, partial(generator.generate, texts), baseline)
+                return await generator.generate(texts)
+            deadline = anyio.current_time() + self._timeout
+            return await run_within(deadline, partial(generator.generate, texts), baseline)
         except LimitExpired as expired:
             error = expired.caused(
                 EmbeddingTimeoutError(
@@ -107,10 +109,6 @@ class Embedder:
                 raise
             error = EmbeddingError("the embedding generator was cancelled from inside.")
             error.__cause__ = cancellation
-        else:
-            if len(texts) < _MANY:
-                return _unit_vectors(answer, len(texts))
-            return await to_thread.run_sync(_unit_vectors, answer, len(texts))
         raise error
 
 

@@ -4,13 +4,17 @@ numpy is imported inside functions, here and in the whole room: who builds a rou
 nothing through it, does not load it.
 """
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from chatrouting.errors import EmbeddingError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+#: Between these the square of a length is as exact in float32 as its parts are.
+_SMALL: Final = 1e-12
+_LARGE: Final = 1e12
 
 #: float32; of shape (count, dimension), or (dimension,) for a single vector.
 Vectors: TypeAlias = "NDArray[np.float32]"
@@ -46,8 +50,32 @@ def as_vectors(value: object, count: int) -> Vectors:
             f"the embedding generator returned {len(given)} vectors for {count} texts; "
             "expected one for each."
         )
+    if given.dtype == np.float32:
+        return given.copy()
     with np.errstate(over="ignore"):
-        return given.astype(np.float32, order="C", copy=True)
+        return given.astype(np.float32, order="C")
+
+
+def as_unit_vector(value: object) -> Vectors:
+    """Copy the one vector that a generator returned for one text, and give it the length 1.
+
+    The same as the functions above and below for one row, in a third of the time: it is what
+    every request pays for.
+
+    Returns:
+        Shape (dimension,); zero if it has no direction.
+
+    Raises:
+        EmbeddingError: If it is no vector.
+    """
+    vectors = as_vectors(value, 1)
+    vector: Vectors = vectors[0]
+    square = float(vector @ vector)
+    if _SMALL < square < _LARGE:
+        vector *= square**-0.5
+    else:
+        make_unit_rows(vectors)
+    return vector
 
 
 def make_unit_rows(vectors: Vectors) -> None:

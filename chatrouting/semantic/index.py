@@ -34,6 +34,18 @@ _LARGE: Final = 4_000_000
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
+class _NearestRows:
+    """The score of a route is its highest cosine; found when somebody asks."""
+
+    cosines: Cosines
+    bounds: tuple[int, ...]
+
+    def __getitem__(self, route: int) -> float:
+        return float(self.cosines[self.bounds[route] : self.bounds[route + 1]].max())
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
 class RouteScoring:
     """The routes' scores for one query.
 
@@ -42,13 +54,13 @@ class RouteScoring:
             if the rule ranks utterances, then the first. None if nothing matched.
         score: Its score.
         lead: By how much it leads, None if no other route has a score.
-        scores: By route, as an array with minus infinity, or a dict without, what has no score.
+        scores: By route; minus infinity, or missing in a dict, for what has no score.
     """
 
     winner: int | None
     score: float
     lead: float | None
-    scores: "Cosines | dict[int, float]"
+    scores: "Cosines | dict[int, float] | _NearestRows"
 
     def score_of(self, route: int) -> float | None:
         """Return the score of a route, None if nothing matched."""
@@ -85,7 +97,7 @@ class UtteranceIndex:
         counts: Utterances of each route, at least 1.
     """
 
-    __slots__ = ("_centroids", "_route_of", "_starts", "_utterances", "counts")
+    __slots__ = ("_bounds", "_centroids", "_route_of", "_starts", "_utterances", "counts")
 
     def __init__(self, vectors: Vectors, counts: Sequence[int]) -> None:
         """Make an index.
@@ -98,7 +110,8 @@ class UtteranceIndex:
         import numpy as np
 
         self.counts = tuple(counts)
-        self._starts = np.array([0, *accumulate(self.counts)][:-1])
+        self._bounds = (0, *accumulate(self.counts))
+        self._starts = np.array(self._bounds[:-1])
         self._route_of = np.repeat(np.arange(len(self.counts)), self.counts)
         self._utterances = _UnitRows(vectors)
         self._centroids = _UnitRows(_centroids(vectors, self._starts))
@@ -122,7 +135,7 @@ class UtteranceIndex:
         import numpy as np
 
         counts = list(self.counts)
-        end = int(self._starts[route]) + counts[route]
+        end = self._bounds[route + 1]
         counts[route] += len(vectors)
         return UtteranceIndex(np.insert(self.vectors, [end], vectors, axis=0), counts)
 
@@ -132,7 +145,7 @@ class UtteranceIndex:
 
         counts = list(self.counts)
         counts[route] -= len(positions)
-        rows = [int(self._starts[route]) + position for position in positions]
+        rows = [self._bounds[route] + position for position in positions]
         return UtteranceIndex(np.delete(self.vectors, rows, axis=0), counts)
 
     def score(self, query: Vectors, scoring: Scoring) -> RouteScoring:
@@ -181,16 +194,27 @@ class UtteranceIndex:
             return _of_nearest(routes, near, takes_mean=scoring.aggregation == "mean")
         if scoring.aggregation == "centroid":
             return _of_all(centroids())
-        best = self._best(utterances())
         if scoring.aggregation == "blend":
-            best = (best + centroids()) * np.float32(0.5)
-        return _of_all(best)
+            best: Cosines = np.maximum.reduceat(utterances(), self._starts)
+            return _of_all((best + centroids()) * np.float32(0.5))
+        return self._of_nearest_row(utterances())
 
-    def _best(self, cosines: Cosines) -> Cosines:
-        import numpy as np
-
-        best: Cosines = np.maximum.reduceat(cosines, self._starts)
-        return best
+    def _of_nearest_row(self, cosines: Cosines) -> RouteScoring:
+        row = int(cosines.argmax())
+        score = float(cosines[row])
+        scores = _NearestRows(cosines, self._bounds)
+        if score == NO_MATCH:
+            return RouteScoring(None, score, None, scores)
+        winner = int(self._route_of[row])
+        start, end = self._bounds[winner : winner + 2]
+        second = max(
+            float(cosines[:start].max()) if start else NO_MATCH,
+            float(cosines[end:].max()) if end < len(cosines) else NO_MATCH,
+        )
+        if score - second < ROUNDING:
+            winner = int(self._route_of[(cosines >= score - ROUNDING).argmax()])
+            score = scores[winner]
+        return RouteScoring(winner, score, _lead(score, second), scores)
 
 
 def _of_all(scores: Cosines) -> RouteScoring:

@@ -105,11 +105,21 @@ async def test_the_nearest_example_the_middle_and_half_of_each(build):
 
 
 @pytest.mark.parametrize("rule", ["centroid", "blend"])
-async def test_a_route_whose_utterances_cancel_one_another_has_no_middle(build, rule):
+@pytest.mark.parametrize("angles", [(0, 180), (0, 120, 240), (7, 79, 151, 223, 295)])
+async def test_a_route_whose_utterances_cancel_one_another_has_no_middle(build, rule, angles):
     """It matches nothing, rather than whatever direction rounding leaves."""
-    router = build(code=["east", "west"], chat=["north"], score_aggregation=rule)
+    vectors = {
+        f"{angle}°": [1e3 * math.cos(math.radians(angle)), 1e3 * math.sin(math.radians(angle))]
+        for angle in (*angles, 90, 30)
+    }
+    router = build(
+        FakeEmbeddingGenerator(vectors=vectors),
+        code=[f"{angle}°" for angle in angles],
+        chat=["90°"],
+        score_aggregation=rule,
+    )
 
-    decision = await router.explain("nearly east")
+    decision = await router.explain("30°")
 
     assert decision.route == "chat"
     assert decision.scores["code"] is None
