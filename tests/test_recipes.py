@@ -306,8 +306,10 @@ class TestFastestFirst:
 
     @MODES
     async def test_a_quick_failure_is_not_fast(self, mode):
-        broken, good = ScriptedChatClient(fails(OverloadedError)), ScriptedChatClient("good")
-        router = R.FastestFirst({"broken": broken, "good": good}, rng=lambda: 1.0)
+        clock = ManualClock()
+        broken = ScriptedChatClient(fails(OverloadedError))
+        good = ScriptedChatClient(runs(lambda call: clock.advance(2)), "good")
+        router = R.FastestFirst({"broken": broken, "good": good}, rng=lambda: 1.0, clock=clock)
 
         asked = [routes(await ask(router, mode)) for _ in range(2)]
 
