@@ -76,13 +76,15 @@ class RouterCall(StreamLayer):
             if self._settings.on_ended is not None:
                 await reporting.report_end(self._settings, self._context, None)
         finally:
-            self._release(None)
+            if self._has_failed:
+                self._release(None)
         return response
 
     async def open(self) -> ResponseStream:
         """Run the request up to the commit and return the stream of the client that answers."""
         stream = await self._run(self._invoke_stream)
-        self._release(None)
+        if self._has_failed:
+            self._release(None)
         return stream
 
     async def _run(self, invoke: "Callable[[RunningAttempt], Awaitable[T]]") -> T:
@@ -103,24 +105,24 @@ class RouterCall(StreamLayer):
             del raised  # else the exception and this frame keep each other alive
 
     def _begin(self) -> None:
-        parent = current_scope()
-        check_depth(parent)
-        self._parent = parent
+        self._parent = parent = current_scope()
+        if parent is not None:
+            check_depth(parent)
         # An id, no secret; `random` seeds itself anew in a forked process.
-        self._call_id = f"{getrandbits(64):016x}"
-        self._context = context = RoutingContext(
+        self._call_id = call_id = f"{getrandbits(64):016x}"
+        self._context = context = RoutingContext.of_call(
             self._messages,
             self._options,
-            is_streaming=self._is_streaming,
-            request_id=self._call_id if parent is None else parent.request_id,
-            routes=self._settings.routes,
-            parent=None if parent is None else parent.context,
+            self._settings.routes,
+            None if parent is None else parent.context,
         )
+        context.is_streaming = self._is_streaming
+        context.request_id = call_id if parent is None else parent.request_id
         self._own_deadline: float | None = None  # only the outermost router enforces it
-        hints = context.options.routing
+        self._deadline = None if parent is None else parent.deadline
+        hints = None if self._options is None else self._options.routing
         if parent is None and hints is not None and hints.timeout is not None:
-            self._own_deadline = anyio.current_time() + hints.timeout
-        self._deadline = self._own_deadline if parent is None else parent.deadline
+            self._deadline = self._own_deadline = anyio.current_time() + hints.timeout
         if self._deadline is not None:
             context.deadline = self._deadline
 
@@ -144,9 +146,8 @@ class RouterCall(StreamLayer):
         await (self._shielded(report) if is_cancelled else report())
 
     def _release(self, raised: BaseException | None) -> None:
-        if raised is not None or self._has_failed:
-            errors = (attempt.exception for attempt in self._context.attempts)
-            release_frames(errors, raised, self._caller_error)
+        errors = (attempt.exception for attempt in self._context.attempts)
+        release_frames(errors, raised, self._caller_error)
 
     async def _loop(self, invoke: "Callable[[RunningAttempt], Awaitable[T]]") -> T:
         settings = self._settings
@@ -271,7 +272,7 @@ class RouterCall(StreamLayer):
 
     async def _select(self) -> Target:
         context = self._context
-        previous = context.previous_attempt
+        previous = context.previous_attempt if self._number else None
         try:
             selecting: Any = self._settings.select(context)
             if hasattr(selecting, "__await__"):

@@ -67,9 +67,9 @@ class RunningAttempt:
             self._waited_at_attach = stream.waited
 
     def _so_far(self) -> float:
+        seconds = self._clock() - self._started
         # Closing happens inside a read that fails; it is no time of the client.
-        closing = 0.0 if self.stream is None else self.stream.closing
-        return max(0.0, self._clock() - self._started - closing)
+        return seconds if self.stream is None else max(0.0, seconds - self.stream.closing)
 
     def duration(self) -> float:
         """Seconds waited for the client: up to the commit, and for each update since."""
@@ -102,7 +102,7 @@ class RunningAttempt:
             children=self.scope.children,
             outcome=outcome,
             exception=exception,
-            failure=_failure(outcome, exception),
+            failure=None if exception is None else _failure(outcome, exception),
             duration=self.duration(),
             time_to_first_update=self._before_commit if self._is_committed else None,
             usage=usage,
@@ -114,9 +114,7 @@ class RunningAttempt:
         return attempt
 
 
-def _failure(outcome: AttemptOutcome, exception: BaseException | None) -> Failure | None:
-    if exception is None:
-        return None
+def _failure(outcome: AttemptOutcome, exception: BaseException) -> Failure:
     if outcome is AttemptOutcome.CANCELLED and not isinstance(exception, Exception):
         return Failure.of(FailureKind.CANCELLED)
     return classify(exception)

@@ -28,23 +28,33 @@ def resolve(selected: Selected, context: RoutingContext, routes: RouteTable) -> 
     Raises:
         ConfigurationError: If the policy returned an unknown name or something else altogether.
     """
-    if selected is None:
+    if isinstance(selected, str):  # the common case, with nothing to look into
+        index = routes.index_of_name(selected)
+        context.mark_tried(index)
+        context.selection = None
+        client, route = routes.clients[index], selected
+        target = Target(client, route, context.messages, context.options)
+    elif selected is None:
         return None
-    if isinstance(selected, Selection):
-        selection, chosen = selected, selected.client
     else:
-        selection, chosen = None, selected
-    context.selection = selection
-    client, route = _find(chosen, context, routes)
-    if context.has_refused(client):
-        return None
-    if selection is None:
+        target = _look_into(selected, context, routes)
+    return None if context.has_refused(target.client) else target
+
+
+def _look_into(
+    selected: ChatClient | Selection, context: RoutingContext, routes: RouteTable
+) -> Target:
+    if not isinstance(selected, Selection):
+        context.selection = None
+        client, route = _find(selected, context, routes)
         return Target(client, route, context.messages, context.options)
+    context.selection = selected
+    client, route = _find(selected.client, context, routes)
     return Target(
         client,
         route,
-        context.messages if selection.messages is None else as_messages(selection.messages),
-        context.options if selection.options is None else selection.options,
+        context.messages if selected.messages is None else as_messages(selected.messages),
+        context.options if selected.options is None else selected.options,
     )
 
 

@@ -55,6 +55,7 @@ class CallSettings:
         on_ended: Likewise.
         listener: Whoever else wants to know of attempts.
         failover: None for a router that selects once.
+        is_watched: Whether anybody wants to know of attempts.
     """
 
     name: str | None
@@ -65,11 +66,7 @@ class CallSettings:
     on_ended: EndHook | None
     listener: Listener | None
     failover: FailoverSettings | None
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether anybody wants to know of attempts."""
-        return self.on_update is not None or self.listener is not None
+    is_watched: bool
 
     def commits(self, update: ChatResponseUpdate) -> bool:
         """Say whether nobody else may answer once this update is handed out."""

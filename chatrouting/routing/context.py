@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Self, TypeAlias, final
 
 from chatrouting._copying import NeverCopied
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
@@ -90,22 +90,45 @@ class RoutingContext(NeverCopied):
         Raises:
             TypeError: If `messages` is None, or `options` are no `ChatOptions`.
         """
-        self.messages: tuple[ChatMessage, ...] = as_messages(messages)
+        table = routes if isinstance(routes, RouteTable) else RouteTable(routes)
+        self._begin(as_messages(messages), table, parent)
         self.options = options
         self.is_streaming = is_streaming
         self.request_id = request_id
+        for attempt in attempts:
+            self.add(attempt)
+            if attempt.route in table.by_name:
+                self.mark_tried(table.index_of_name(attempt.route))
+
+    def _begin(
+        self,
+        messages: tuple[ChatMessage, ...],
+        routes: RouteTable,
+        parent: "RoutingContext | None",
+    ) -> None:
+        self.messages = messages
         self.parent = parent
         self.deadline = math.inf
         self.selection: Selection | None = None
-        self._routes = routes if isinstance(routes, RouteTable) else RouteTable(routes)
-        self._is_tried = [False] * len(self._routes.names)
+        self._routes = routes
+        self._is_tried = [False] * len(routes.names)
         self._refused: tuple[ChatClient, ...] = ()
         self._attempts: list[RoutingAttempt] = []
         self._state: dict[Any, Any] | None = None
-        for attempt in attempts:
-            self.add(attempt)
-            if attempt.route in self._routes.by_name:
-                self.mark_tried(self._routes.index_of_name(attempt.route))
+
+    @classmethod
+    def of_call(
+        cls,
+        messages: tuple[ChatMessage, ...],
+        options: ChatOptions | None,
+        routes: RouteTable,
+        parent: "RoutingContext | None",
+    ) -> Self:
+        """Make the context of a router's call, which has read and checked its arguments."""
+        context = cls.__new__(cls)
+        context._begin(messages, routes, parent)
+        context._options = _NO_OPTIONS if options is None else options
+        return context
 
     @property
     def options(self) -> ChatOptions:
@@ -147,13 +170,14 @@ class RoutingContext(NeverCopied):
     def next_route(self) -> str | None:
         """Return the first of `remaining`, None if there is none."""
         for index, is_tried in enumerate(self._is_tried):
-            if not is_tried and not self.has_refused(self._routes.clients[index]):
-                return self._routes.names[index]
+            if is_tried or (self._refused and self.has_refused(self._routes.clients[index])):
+                continue
+            return self._routes.names[index]
         return None
 
     def has_refused(self, client: ChatClient) -> bool:
         """Say whether this client refused the request without asking a provider."""
-        return self._refused != () and any(each is client for each in self._refused)
+        return any(each is client for each in self._refused)
 
     def mark_tried(self, index: int) -> None:
         """Take a position out of `remaining`."""

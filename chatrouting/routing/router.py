@@ -74,15 +74,17 @@ class RoutingChatClient(ClosingClient):
                 "leave one of them out."
             )
         self._selector = select_client
+        watches = self._overrides("on_routing_update")
         self._settings = CallSettings(
             name=name,
             clock=clock,
             routes=self._routes,
             select=self._selecting() if select_client is None else select_client,
-            on_update=self.on_routing_update if self._overrides("on_routing_update") else None,
+            on_update=self.on_routing_update if watches else None,
             on_ended=self.on_request_ended if self._overrides("on_request_ended") else None,
             listener=on_routing_update,
             failover=self._failover_settings(),
+            is_watched=watches or on_routing_update is not None,
         )
 
     def _selecting(self) -> Selector:
@@ -151,7 +153,8 @@ class RoutingChatClient(ClosingClient):
             ClientClosedError: If the router was closed.
             Exception: What the client raised, unchanged.
         """
-        self._check_open()
+        if self._is_closed:
+            raise self._closed_error()
         call = RouterCall(self._settings, as_messages(messages), options, is_streaming=False)
         return await call.get_whole()
 
@@ -163,11 +166,13 @@ class RoutingChatClient(ClosingClient):
         Raises:
             ClientClosedError: If the router was closed.
         """
-        self._check_open()
+        if self._is_closed:
+            raise self._closed_error()
         call = RouterCall(self._settings, as_messages(messages), options, is_streaming=True)
 
         async def open_stream() -> ResponseStream:
-            self._check_open()  # the router may have been closed before the first read
+            if self._is_closed:  # since the stream was made
+                raise self._closed_error()
             return await call.open()
 
         return ResponseStream.deferred(open_stream, call)
@@ -193,9 +198,7 @@ class RoutingChatClient(ClosingClient):
             distinct = {id(client): client for client in self._routes.clients}
             await close_all([client.aclose for client in distinct.values()])
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClientClosedError(
-                f"router {self._name or type(self).__name__!r} was closed; "
-                "make requests before aclose."
-            )
+    def _closed_error(self) -> ClientClosedError:
+        return ClientClosedError(
+            f"router {self._name or type(self).__name__!r} was closed; make requests before aclose."
+        )
