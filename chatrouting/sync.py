@@ -6,9 +6,9 @@ would stand still while it waits. For throughput use the async clients.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from typing import Literal, Self, final
+from typing import Literal, Self, TypeVar, final
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -22,6 +22,57 @@ from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse, ChatResponseUpdate
 from chatrouting.stream import ResponseStream
 
+T = TypeVar("T")
+
+
+@final
+class _LoopThread:
+    """An event loop in a thread of its own, to which calls are handed."""
+
+    def __init__(self, backend: str) -> None:
+        started: Future[BlockingPortal] = Future()
+
+        async def serve() -> None:
+            async with BlockingPortal() as portal:
+                started.set_result(portal)
+                await portal.sleep_until_stopped()
+
+        def run() -> None:
+            try:
+                anyio.run(serve, backend=backend)
+            except BaseException as error:
+                if started.done():
+                    raise
+                started.set_exception(error)  # such as: trio is not installed
+
+        # A daemon: a client that nobody closed does not keep the process from ending.
+        self._thread = threading.Thread(target=run, name="chatrouting-sync", daemon=True)
+        self._thread.start()
+        self._portal = started.result()
+        self.is_stopped = False
+
+    def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Await `function` in the loop and return what it gives.
+
+        Raises:
+            ClientClosedError: If the loop was stopped.
+            BaseException: What the function raised. An interrupt of the waiting thread cancels it.
+        """
+        if self.is_stopped:
+            raise _closed()
+        future = self._portal.start_task_soon(function, *args)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # does nothing if the function itself raised
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self.is_stopped = True
+        self._portal.call(self._portal.stop)
+        self._thread.join()
+
 
 @final
 class SyncResponseStream(NeverCopied):
@@ -30,15 +81,15 @@ class SyncResponseStream(NeverCopied):
     Read it to its end or close it, as its async original.
     """
 
-    def __init__(self, stream: ResponseStream, portal: BlockingPortal) -> None:
+    def __init__(self, stream: ResponseStream, loop: _LoopThread) -> None:
         self._stream = stream
-        self._portal = portal
+        self._loop = loop
 
     def __iter__(self) -> Iterator[ChatResponseUpdate]:
         return self
 
     def __next__(self) -> ChatResponseUpdate:
-        update = self._portal.call(self._next)
+        update = self._loop.call(self._next)
         if update is None:
             raise StopIteration
         return update
@@ -52,9 +103,10 @@ class SyncResponseStream(NeverCopied):
 
         Raises:
             StreamClosedError: If the stream was closed early.
+            ClientClosedError: If its client was closed.
             Exception: Whatever broke the stream.
         """
-        return self._portal.call(self._stream.get_final_response)
+        return self._loop.call(self._stream.get_final_response)
 
     @property
     def attempts(self) -> tuple[RoutingAttempt, ...]:
@@ -67,8 +119,9 @@ class SyncResponseStream(NeverCopied):
         return self._stream.partial_response
 
     def close(self) -> None:
-        """End the stream early; does nothing after its end."""
-        self._portal.call(self._stream.aclose)
+        """End the stream early; does nothing after its end, or once its client was closed."""
+        if not self._loop.is_stopped:
+            self._loop.call(self._stream.aclose)
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +155,7 @@ class SyncChatClient(SharedWhenCopied):
         self._client = client
         self._backend = backend
         self._lock = threading.Lock()
-        self._running: tuple[threading.Thread, BlockingPortal] | None = None
+        self._running: _LoopThread | None = None
         self._is_closed = False
 
     def get_response(
@@ -114,7 +167,7 @@ class SyncChatClient(SharedWhenCopied):
             ClientClosedError: If the client was closed.
             Exception: What the client raised.
         """
-        return self._portal().call(self._client.get_response, messages, options)
+        return self._loop().call(self._client.get_response, messages, options)
 
     def get_streaming_response(
         self, messages: MessagesInput, options: ChatOptions | None = None
@@ -124,8 +177,8 @@ class SyncChatClient(SharedWhenCopied):
         Raises:
             ClientClosedError: If the client was closed.
         """
-        portal = self._portal()
-        return SyncResponseStream(self._client.get_streaming_response(messages, options), portal)
+        loop = self._loop()
+        return SyncResponseStream(self._client.get_streaming_response(messages, options), loop)
 
     def close(self) -> None:
         """Close the client and end its loop; may be called more than once.
@@ -137,12 +190,11 @@ class SyncChatClient(SharedWhenCopied):
             if self._is_closed:
                 return
             self._is_closed = True
-            thread, portal = self._running or self._start()
+            loop = self._running or _LoopThread(self._backend)
         try:
-            portal.call(self._client.aclose)
+            loop.call(self._client.aclose)
         finally:
-            portal.call(portal.stop)
-            thread.join()
+            loop.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -150,31 +202,14 @@ class SyncChatClient(SharedWhenCopied):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _portal(self) -> BlockingPortal:
+    def _loop(self) -> _LoopThread:
         with self._lock:
             if self._is_closed:
-                raise ClientClosedError("the client was closed; make requests before close.")
+                raise _closed()
             if self._running is None:
-                self._running = self._start()
-            return self._running[1]
+                self._running = _LoopThread(self._backend)
+            return self._running
 
-    def _start(self) -> tuple[threading.Thread, BlockingPortal]:
-        started: Future[BlockingPortal] = Future()
 
-        async def serve() -> None:
-            async with BlockingPortal() as portal:
-                started.set_result(portal)
-                await portal.sleep_until_stopped()
-
-        def run() -> None:
-            try:
-                anyio.run(serve, backend=self._backend)
-            except BaseException as error:
-                if started.done():
-                    raise
-                started.set_exception(error)  # such as: trio is not installed
-
-        # A daemon: a client that nobody closed does not keep the process from ending.
-        thread = threading.Thread(target=run, name="chatrouting-sync", daemon=True)
-        thread.start()
-        return thread, started.result()
+def _closed() -> ClientClosedError:
+    return ClientClosedError("the client was closed; make requests before close.")

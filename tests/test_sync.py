@@ -139,3 +139,37 @@ def test_none_and_unknown_backends_are_refused():
         SyncChatClient(None)
     with pytest.raises(LookupError):
         SyncChatClient(ScriptedChatClient("x"), backend="nope").get_response("hi")
+
+
+def test_a_stream_outlived_by_nothing_says_that_its_client_was_closed():
+    client = SyncChatClient(ScriptedChatClient("a", "b"))
+    stream = client.get_streaming_response("hi")
+    next(stream)
+    stream.close()
+    client.close()
+
+    with pytest.raises(ClientClosedError):
+        next(stream)
+    stream.close()
+
+
+def test_an_interrupt_cancels_the_request_and_does_not_wait_for_it():
+    """Ctrl-C in the waiting thread ends the call in the loop's thread too."""
+    program = (
+        "import os, signal, threading\n"
+        "from chatrouting.sync import SyncChatClient\n"
+        "from chatrouting.testing import ScriptedChatClient, waits_forever\n"
+        "leaf = ScriptedChatClient(waits_forever())\n"
+        "threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+        "try:\n"
+        "    with SyncChatClient(leaf) as client:\n"
+        "        client.get_response('hi')\n"
+        "except KeyboardInterrupt:\n"
+        "    print(leaf.calls[0].state.value)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True
+    )
+
+    assert done.stdout == "cancelled\n"
