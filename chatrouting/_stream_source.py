@@ -133,18 +133,24 @@ class StreamSource:
         try:
             limit = anyio.current_time() + CLOSING_LIMIT
             with anyio.CancelScope(deadline=limit, shield=True) as scope:
-                await close()
+                await _close(close, baseline)
         except BaseException as error:  # noqa: BLE001  # the caller weighs it
-            if not _cancellation.is_foreign_cancellation(error, baseline):
-                return error
-            replaced = cancelled_by_client()
-            replaced.__cause__ = error
-            return replaced
+            return error
         finally:
             self.closing += self.clock() - started
             if token is not None:
                 leave(token)
         return TimeoutError(_TIMED_OUT) if scope.cancelled_caught else None
+
+
+async def _close(close: Callable[[], Awaitable[None]], baseline: int) -> None:
+    """Close inside of the shield, where no scope outside of it counts as a cancellation."""
+    try:
+        await close()
+    except BaseException as error:
+        if _cancellation.is_foreign_cancellation(error, baseline):
+            raise cancelled_by_client() from error
+        raise
 
 
 def cancelled_by_client() -> APIConnectionError:

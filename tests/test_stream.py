@@ -491,3 +491,16 @@ async def test_a_close_that_cancels_itself_is_no_cancellation_of_the_consumer(an
         await stream.aclose()
 
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_close_that_cancels_itself_does_not_stand_for_the_consumers_own(anyio_backend):
+    """It would not be known to the scope that was cancelled, and would leave it."""
+    _, stream = stream_of(waits_on_close(0.05), raises_on_close(asyncio.CancelledError))
+    scope = anyio.CancelScope()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read_in, scope, stream)
+        await anyio.wait_all_tasks_blocked()
+        scope.cancel()
+
+    assert scope.cancelled_caught
