@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from chatrouting.routing.context import RoutingContext
 from chatrouting.semantic.index import RouteScoring
-from chatrouting.semantic.scoring import ROUNDING
+from chatrouting.semantic.scoring import ROUNDING, Scoring
 
 #: Name of the route of the default client.
 DEFAULT_ROUTE: Final = "default"
@@ -138,6 +138,25 @@ class DecisionRule:
     thresholds: tuple[float, ...]
     margin: float
     limit: float
+
+    @classmethod
+    def checked(
+        cls, scoring: Scoring, thresholds: Mapping[str, float], margin: float
+    ) -> "DecisionRule":
+        """Make a rule for the routes of `thresholds`, in their order.
+
+        Raises:
+            ConfigurationError: If a number is none that scores can have.
+        """
+        return cls(
+            positions={route: place for place, route in enumerate(thresholds)},
+            thresholds=tuple(
+                scoring.check_threshold(threshold, f"the threshold of route {route!r}")
+                for route, threshold in thresholds.items()
+            ),
+            margin=scoring.check_margin(margin),
+            limit=scoring.limit,
+        )
 
     def decide(self, scoring: RouteScoring) -> SemanticDecision:
         """Judge the best route. Threshold and margin are inclusive."""

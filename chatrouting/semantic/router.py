@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from chatrouting._closing import close_all
 from chatrouting.client import ChatClient, EmbeddingGenerator
-from chatrouting.errors import ConfigurationError
+from chatrouting.errors import ClientClosedError, ConfigurationError
 from chatrouting.messages import ChatMessage, MessagesInput, as_messages
 from chatrouting.routing._settings import Listener
 from chatrouting.routing.context import RoutingContext, Selected, Selection
@@ -133,11 +133,14 @@ class SemanticRoutingChatClient(RoutingChatClient):
             clock=clock,
         )
         self._generator = embedding_generator
+        self._keeps_generator = leave_open
+        self._is_given_up = False
         self._on_embedding_error = on_embedding_error
         self._extract_text = extract_text
         self._scoring = Scoring(score_aggregation, top_k)
         self._scoring.check_threshold(score_threshold, "score_threshold")
-        self._rule = self._checked_rule(
+        self._rule = DecisionRule.checked(
+            self._scoring,
             {
                 route: score_threshold if own is None else own
                 for route, own in zip(read.names, read.thresholds, strict=True)
@@ -195,7 +198,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
             ClientClosedError: If the router was closed.
             Exception: What the embedding generator raises, unless that leads to the default.
         """
-        self._check_open()
+        self._check_in_use()
         return await self._decide(as_messages(messages))
 
     async def explain_many(self, texts: Iterable[str]) -> list[SemanticDecision]:
@@ -208,7 +211,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
             ClientClosedError: If the router was closed.
             Exception: What the embedding generator raises, whatever `on_embedding_error` says.
         """
-        self._check_open()
+        self._check_in_use()
         asked = list(texts)
         rule, scoring = self._rule, self._scoring
         decisions = [rule.undecided(DecisionReason.NO_TEXT)] * len(asked)
@@ -236,7 +239,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
             EmbeddingError: If the generator returns no usable vectors.
             Exception: What the generator raises.
         """
-        self._check_open()
+        self._check_in_use()
         await self._live.get()
 
     async def add_utterances(self, route: str, utterances: Iterable[str]) -> None:
@@ -247,7 +250,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
             EmbeddingError: If the generator returns no usable vectors; then nothing is added.
             Exception: What the generator raises; likewise.
         """
-        self._check_open()
+        self._check_in_use()
         await self._live.add(route, utterances)
 
     async def remove_utterances(self, route: str, utterances: Iterable[str]) -> None:
@@ -256,7 +259,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
         Raises:
             ConfigurationError: If there is no such route or utterance, or none would be left.
         """
-        self._check_open()
+        self._check_in_use()
         await self._live.remove(route, utterances)
 
     async def save(self, path: FilePath) -> None:
@@ -266,7 +269,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
             OSError: If the file cannot be written.
             Exception: As `warm_up` does.
         """
-        self._check_open()
+        self._check_in_use()
         await self._live.save(path, self._encoder_name)
 
     async def load(self, path: FilePath) -> None:
@@ -281,7 +284,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
                 or was made by another encoder.
             Exception: What the generator raises.
         """
-        self._check_open()
+        self._check_in_use()
         await self._live.load(path, self._encoder_name)
 
     async def fit_thresholds(
@@ -333,8 +336,10 @@ class SemanticRoutingChatClient(RoutingChatClient):
         """
         for route in thresholds:
             self._live.corpus.position(route)
-        self._rule = self._checked_rule(
-            {**self.thresholds, **thresholds}, self.margin if margin is None else margin
+        self._rule = DecisionRule.checked(
+            self._scoring,
+            {**self.thresholds, **thresholds},
+            self.margin if margin is None else margin,
         )
 
     @override
@@ -344,32 +349,24 @@ class SemanticRoutingChatClient(RoutingChatClient):
         Raises:
             Exception: What closing one of them raised; the others are closed all the same.
         """
-        if self._is_closed:
+        if self._is_given_up:
             return
-        self._is_closed = True
-        if not self._leave_open:
-            given: Sequence[ChatClient | EmbeddingGenerator] = (
-                *self._routes.clients,
-                self._generator,
+        self._is_given_up = True
+        closers = [super().aclose]
+        closed = {id(client) for client in self.routes.values()}
+        if not self._keeps_generator and id(self._generator) not in closed:
+            closers.append(self._generator.aclose)
+        await close_all(closers)
+
+    def _check_in_use(self) -> None:
+        if self._is_given_up:
+            raise ClientClosedError(
+                f"router {self.name or type(self).__name__!r} was closed; use it before aclose."
             )
-            distinct = {id(each): each for each in given}
-            await close_all([each.aclose for each in distinct.values()])
 
     @property
     def _encoder_name(self) -> str:
         return type(self._generator).__qualname__
-
-    def _checked_rule(self, thresholds: Mapping[str, float], margin: float) -> DecisionRule:
-        scoring = self._scoring
-        return DecisionRule(
-            positions={route: place for place, route in enumerate(thresholds)},
-            thresholds=tuple(
-                scoring.check_threshold(threshold, f"the threshold of route {route!r}")
-                for route, threshold in thresholds.items()
-            ),
-            margin=scoring.check_margin(margin),
-            limit=scoring.limit,
-        )
 
     async def _decide(self, messages: Sequence[ChatMessage]) -> SemanticDecision:
         rule = self._rule
