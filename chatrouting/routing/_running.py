@@ -68,8 +68,10 @@ class RunningAttempt:
 
     def _so_far(self) -> float:
         seconds = self._clock() - self._started
-        # Closing happens inside a read that fails; it is no time of the client.
-        return seconds if self.stream is None else max(0.0, seconds - self.stream.closing)
+        if self.stream is not None:
+            # Closing happens inside a read that fails; it is no time of the client.
+            seconds -= self.stream.closing
+        return max(0.0, seconds)  # a clock may step back
 
     def duration(self) -> float:
         """Seconds waited for the client: up to the commit, and for each update since."""
