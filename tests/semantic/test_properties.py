@@ -138,7 +138,7 @@ def index_of(routes):
 # --- the properties -------------------------------------------------------------------------------
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(worlds(), SCORINGS)
 def test_scores_and_winner_are_those_of_the_oracle(world, scoring):
     """[routing 99, 104, 105, 109, BR-89]"""
@@ -160,7 +160,7 @@ def test_scores_and_winner_are_those_of_the_oracle(world, scoring):
         assert scored.lead == (None if lead is None else pytest.approx(lead, abs=1e-5))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(worlds(), SCORINGS, st.floats(-1, 1), st.floats(0, 1), st.booleans())
 def test_decisions_are_those_of_the_oracle(world, scoring, threshold, margin, is_exact):
     """[routing 100, 102] Also where threshold and margin are met exactly."""
@@ -186,7 +186,7 @@ def test_decisions_are_those_of_the_oracle(world, scoring, threshold, margin, is
     assert all(s is None or -scoring.limit <= s <= scoring.limit for s in decision.scores.values())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(worlds(), st.lists(worlds(), max_size=3), SCORINGS)
 def test_many_queries_are_scored_as_each_alone(world, others, scoring):
     routes, query = world
@@ -202,7 +202,7 @@ def test_many_queries_are_scored_as_each_alone(world, others, scoring):
             assert left == (None if right is None else pytest.approx(right, abs=2 * ROUNDING))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(worlds(), st.data())
 def test_changes_lead_to_the_index_that_building_anew_gives(world, data):
     """Rows, their order and the routes' middles, after any additions and removals."""
@@ -236,7 +236,7 @@ def test_changes_lead_to_the_index_that_building_anew_gives(world, data):
         assert (left.winner, left.score) == (right.winner, right.score)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(worlds())
 def test_rows_of_an_index_have_length_one_or_zero(world):
     routes, _ = world
