@@ -89,30 +89,23 @@ def frozen(mapping: T) -> T:
             f"got {type(mapping).__name__} where a request holds a mapping; "
             "give a dict, or leave it out."
         )
-    return cast("T", _freeze_mapping(mapping))
-
-
-def _freeze_mapping(mapping: Mapping[str, Any]) -> FrozenDict:
-    if not mapping:
-        return _EMPTY
-    items: dict[str, Any] = {}
-    # No comprehension: before Python 3.12 it is one more frame for each level of a deep value.
-    for key, value in mapping.items():
-        items[key] = value if type(value) in _SCALARS else _freeze(value)
-    return FrozenDict(items)
+    return cast("T", _freeze(mapping) if mapping else _EMPTY)
 
 
 def _freeze(value: object) -> object:
+    # One frame for each level, and no comprehension, which is one more before Python 3.12: what
+    # the JSON decoder could read can be frozen.
     kind = type(value)
     if kind in _SCALARS or kind is FrozenDict or kind is FrozenList:
         return value
-    if kind is dict:
-        return _freeze_mapping(cast("Mapping[str, Any]", value))
     if isinstance(value, list) or kind is tuple:
-        items: list[Any] = []
-        for item in cast("list[Any]", value):
+        items: list[object] = []
+        for item in cast("list[object]", value):
             items.append(_freeze(item))  # noqa: PERF401  # as above
         return FrozenList(items) if kind is not tuple else tuple(items)
-    if isinstance(value, Mapping):
-        return _freeze_mapping(cast("Mapping[str, Any]", value))
-    return value
+    if kind is not dict and not isinstance(value, Mapping):
+        return value
+    mapping: dict[str, object] = {}
+    for key, held in cast("Mapping[str, object]", value).items():
+        mapping[key] = held if type(held) in _SCALARS else _freeze(held)
+    return FrozenDict(mapping)

@@ -183,8 +183,11 @@ def test_no_mapping_is_no_mapping():
         ChatOptions(metadata=[("a", "b")])
 
 
+def test_arguments_are_frozen_as_deep_as_they_can_be_read():
+    raw = '{"a":' * 700 + "1" + "}" * 700
+    assert parse_arguments(raw) == json.loads(raw)
+
+
 def test_arguments_too_deep_for_the_interpreter_are_no_arguments():
-    """The text stays; a provider must not be able to crash a request with brackets."""
-    raw = '{"a":' * 600 + "1" + "}" * 600
-    assert parse_arguments(raw) in ({}, json.loads(raw))
+    """A provider must not be able to break a request with brackets."""
     assert parse_arguments('{"a":' * 100_000 + "1" + "}" * 100_000) == {}
