@@ -117,6 +117,8 @@ class SemanticRoutingChatClient(RoutingChatClient):
         )
         if default_client is None:
             raise TypeError("default_client is None; expected a chat client.")
+        if not callable(extract_text):
+            raise TypeError(f"extract_text is {extract_text!r}; expected a function.")
         if on_embedding_error not in get_args(OnEmbeddingError):
             raise ConfigurationError(
                 f"on_embedding_error is {on_embedding_error!r}; expected 'raise' or 'default'."

@@ -241,6 +241,11 @@ def test_a_threshold_is_a_number(threshold):
         router([(A, ["x"])], score_threshold=threshold)
 
 
+def test_an_extractor_is_a_function():
+    with pytest.raises(TypeError, match="extract_text is None"):
+        router([(A, ["x"])], extract_text=None)
+
+
 def test_a_generator_is_one():
     with pytest.raises(ConfigurationError, match="embedding_generator is ScriptedChatClient"):
         SemanticRoutingChatClient(A, [(A, ["x"])], DEFAULT)
