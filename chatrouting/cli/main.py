@@ -1,4 +1,4 @@
-"""The command line: `chatrouting demo` and `chatrouting chat`.
+"""The command line: `chatrouting demo`, `chatrouting chat` and `chatrouting semantic`.
 
 The only place that reads the environment. It parses, opens the terminal, and turns what happened
 into an exit code: 0 done, 1 failed, 2 asked for wrongly, 130 interrupted.
@@ -9,17 +9,22 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
-from typing import TextIO, cast
+from pathlib import Path
+from typing import Any, TextIO, cast
 
 import anyio
 
 from chatrouting.cli.chat import chat
 from chatrouting.cli.demo import DEFAULT_REQUESTS, DEFAULT_SEED, demo, demo_as_json
 from chatrouting.cli.routes import ANTHROPIC_MODEL, OPENAI_MODEL, RouteError, find_routes
+from chatrouting.cli.semantic import InputError, evaluate, try_question
 from chatrouting.cli.terminal import Terminal
+from chatrouting.errors import MissingExtraError
+from chatrouting.semantic.wordllama import WordLlamaEmbeddingGenerator
 
 __all__ = ["main"]
 
@@ -33,6 +38,7 @@ examples:
   chatrouting demo                      see failover at work; no key, no network
   chatrouting chat "What is a router?"  ask the providers that are configured
   chatrouting chat "Hello" --route anthropic --route openai/gpt-x
+  chatrouting semantic try routes.toml "where is my invoice"
 """
 _CHAT_ENVIRONMENT = f"""\
 environment:
@@ -50,6 +56,21 @@ environment:
 
 The answer goes to standard output; attempts and errors go to standard error.
 Exit codes: 0 answered, 1 not answered, 2 no route to ask, 130 interrupted.
+"""
+_SEMANTIC_FILES = """\
+ROUTES.toml:
+  score_aggregation = "blend"      optional, as score_threshold (0.4), top_k
+                                   and margin
+  [routes.billing]
+  utterances = ["where is my invoice", "refund my last payment"]
+  threshold = 0.5                  optional
+
+DATA.tsv: a line "label<tab>text", then one for each query. The label is a
+route, or "default" for what belongs to none.
+
+Texts are compared offline, on this machine, by the encoder of the extra:
+pip install 'chatrouting[wordllama]'
+Exit codes: 0 done, 2 a file or the encoder cannot be used, 130 interrupted.
 """
 
 
@@ -107,6 +128,15 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
+    _describe_semantic(
+        commands.add_parser(
+            "semantic",
+            help="see where texts would go by their meaning",
+            description="Try routes of a semantic router, without asking a chat client.",
+            epilog=_SEMANTIC_FILES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     return parser
 
 
@@ -143,6 +173,32 @@ def _describe_chat(parser: argparse.ArgumentParser) -> None:
     )
     _add_plain(parser)
     parser.set_defaults(run=_run_chat)
+
+
+def _describe_semantic(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    trying = commands.add_parser(
+        "try",
+        help="show the score of every route for a question",
+        description="Show the score of every route for a question, which one wins, and why.",
+    )
+    _add_routes(trying)
+    trying.add_argument("question", help="what a user might ask")
+    trying.set_defaults(run=_run_try)
+    evaluating = commands.add_parser(
+        "evaluate",
+        help="show how labelled queries are routed",
+        description="Show how labelled queries are routed, which routes are confused, and which "
+        "thresholds would be better.",
+    )
+    _add_routes(evaluating)
+    evaluating.add_argument("data", type=Path, metavar="DATA.tsv", help="labelled queries")
+    evaluating.set_defaults(run=_run_evaluate)
+
+
+def _add_routes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("routes", type=Path, metavar="ROUTES.toml", help="routes and utterances")
+    _add_plain(parser)
 
 
 def _add_plain(parser: argparse.ArgumentParser) -> None:
@@ -183,6 +239,37 @@ def _run_chat(arguments: argparse.Namespace) -> int:
         return await chat(arguments.question, routes, answer=sys.stdout, notes=notes)
 
     return anyio.run(run)
+
+
+def _run_try(arguments: argparse.Namespace) -> int:
+    return _run_semantic(arguments, partial(_try, arguments))
+
+
+async def _try(arguments: argparse.Namespace, out: Terminal) -> int:
+    generator = WordLlamaEmbeddingGenerator()
+    return await try_question(arguments.routes, arguments.question, generator=generator, out=out)
+
+
+def _run_evaluate(arguments: argparse.Namespace) -> int:
+    return _run_semantic(arguments, partial(_evaluate, arguments))
+
+
+async def _evaluate(arguments: argparse.Namespace, out: Terminal) -> int:
+    notes = Terminal.of(sys.stderr, os.environ, is_plain=arguments.plain)
+    generator = WordLlamaEmbeddingGenerator()
+    return await evaluate(
+        arguments.routes, arguments.data, generator=generator, out=out, notes=notes
+    )
+
+
+def _run_semantic(
+    arguments: argparse.Namespace, command: Callable[[Terminal], Coroutine[Any, Any, int]]
+) -> int:
+    try:
+        return anyio.run(command, Terminal.of(sys.stdout, os.environ, is_plain=arguments.plain))
+    except (InputError, MissingExtraError) as error:
+        Terminal.of(sys.stderr, os.environ, is_plain=arguments.plain).print(str(error))
+        return MISUSED
 
 
 def _accept_any_character(stream: TextIO) -> None:
