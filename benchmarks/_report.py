@@ -30,6 +30,9 @@ _PACKAGES = (
     "langchain-core",
     "langchain-openai",
     "litellm",
+    "numpy",
+    "wordllama",
+    "semantic-router",
 )
 
 
@@ -42,24 +45,28 @@ class Claim:
         measured: What was found; None if something was missing to measure it with.
         limit: What it must not exceed.
         unit: Of both, such as "µs".
+        is_floor: It must not be less than the limit instead.
     """
 
     text: str
     measured: float | None
     limit: float
     unit: str
+    is_floor: bool = False
 
     @property
     def verdict(self) -> str:
         """Whether the promise is kept."""
         if self.measured is None:
             return "not measured"
-        return "yes" if self.measured <= self.limit else "NO"
+        is_kept = self.measured >= self.limit if self.is_floor else self.measured <= self.limit
+        return "yes" if is_kept else "NO"
 
     def row(self) -> list[str]:
         """Return the line of the table of claims."""
         found = "-" if self.measured is None else f"{number(self.measured)} {self.unit}"
-        return [self.text, f"≤ {number(self.limit)} {self.unit}", found, self.verdict]
+        sign = "≥" if self.is_floor else "≤"
+        return [self.text, f"{sign} {number(self.limit)} {self.unit}", found, self.verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +117,11 @@ class Report:
         """Add a table."""
         self.tables.append(Table(title, list(header), [list(row) for row in rows]))
 
-    def claim(self, text: str, measured: float | None, limit: float, unit: str) -> None:
+    def claim(
+        self, text: str, measured: float | None, limit: float, unit: str, *, is_floor: bool = False
+    ) -> None:
         """Add a promise and what was found."""
-        self.claims.append(Claim(text, measured, limit, unit))
+        self.claims.append(Claim(text, measured, limit, unit, is_floor))
 
     def keep(self, group: str, samples: Samples) -> None:
         """Keep the numbers behind the tables, in microseconds unless `group` names a unit."""

@@ -71,7 +71,7 @@ def run(code: str) -> tuple[float, float, int, list[str]]:
 def main() -> None:
     """Measure and tell."""
     asked = arguments(__doc__).parse_args()
-    turns = 1 if asked.quick else 11
+    turns = 1 if asked.quick else 7
     imports = [code for code, package in IMPORTS.items() if find_spec(package) is not None]
     if asked.quick:
         imports = [BARE, OURS, OPENAI]

@@ -205,7 +205,7 @@ def tell(report: Report, backend: str, found: Samples) -> None:
 def main() -> None:
     """Measure and tell."""
     asked = arguments(__doc__).parse_args()
-    turns = 3 if asked.quick else 41
+    turns = 3 if asked.quick else 81
     report = Report("streams", "One streamed update through layers", asked.quick, turns)
     for backend in ("asyncio", "trio"):
         found = anyio.run(rotate, cases(), turns, backend=backend)

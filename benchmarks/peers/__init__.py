@@ -11,7 +11,7 @@ Call: TypeAlias = Callable[[], Awaitable[Any]]
 IN_MEMORY = ("pydantic_ai", "langchain")
 ALL = (*IN_MEMORY, "litellm")
 #: What their modules import; anything else that is missing is an error.
-_THEIRS = (*ALL, "langchain_core", "langchain_openai", "httpx")
+_THEIRS = (*ALL, "langchain_core", "langchain_openai", "httpx", "semantic_router")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ def in_memory() -> list[InMemory]:
 def over_sdk() -> list[OverSDK]:
     """Return the libraries that are installed, over the OpenAI API."""
     return [module.over_sdk() for module in _installed(ALL)]
+
+
+def semantic_router() -> Any:
+    """Return the module for semantic-router, None if that is not installed."""
+    return _load("semantic_router")
 
 
 def note(names: tuple[str, ...]) -> list[str]:
