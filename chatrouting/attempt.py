@@ -86,7 +86,7 @@ class RoutingAttempt:
         attempt_id: str = "",
         parent_id: str | None = None,
         children: "Sequence[RoutingAttempt]" = (),
-        outcome: AttemptOutcome | None = None,
+        outcome: AttemptOutcome | str | None = None,
         exception: BaseException | None = None,
         failure: Failure | None = None,
         duration: float = 0.0,
@@ -107,8 +107,8 @@ class RoutingAttempt:
             attempt_id: See the class.
             parent_id: See the class.
             children: See the class.
-            outcome: None: FAILED with an exception, COMPLETED without one, ABANDONED if
-                `response_completed` is False and there is no exception.
+            outcome: Also as its word. None: FAILED with an exception, COMPLETED without one,
+                ABANDONED if `response_completed` is False and there is no exception.
             exception: See the class.
             failure: See the class.
             duration: See the class.
@@ -120,10 +120,12 @@ class RoutingAttempt:
             started_at: See the class.
 
         Raises:
-            ValueError: If the fields contradict one another.
+            ValueError: If the fields contradict one another, or `outcome` is no such word.
         """
         if outcome is None:
             outcome = _outcome_of(exception, response_completed)
+        elif type(outcome) is not AttemptOutcome:
+            outcome = AttemptOutcome(outcome)
         completed = outcome is _COMPLETED
         committed = time_to_first_update is not None
         if output_committed is not None and output_committed is not committed:

@@ -26,6 +26,8 @@ def test_a_policy_can_be_tested_with_a_record_of_its_own():
         ({"response_completed": False}, AttemptOutcome.ABANDONED),
         ({"outcome": AttemptOutcome.CANCELLED, "exception": OSError()}, AttemptOutcome.CANCELLED),
         ({"outcome": AttemptOutcome.CANCELLED}, AttemptOutcome.CANCELLED),
+        ({"outcome": "completed"}, AttemptOutcome.COMPLETED),
+        ({"outcome": "abandoned"}, AttemptOutcome.ABANDONED),
     ],
 )
 def test_the_outcome_follows_from_the_rest(fields, outcome):
@@ -52,6 +54,11 @@ def test_a_record_that_contradicts_itself_is_refused(fields):
     """[routing 73]"""
     with pytest.raises(ValueError, match=r"COMPLETED goes with|one is True exactly|expected 0 <="):
         RoutingAttempt(**fields)
+
+
+def test_an_outcome_that_is_no_word_of_ours_is_refused():
+    with pytest.raises(ValueError, match="finished"):
+        RoutingAttempt(outcome="finished")
 
 
 @given(
