@@ -109,11 +109,12 @@ def check_count(name: str, value: int) -> None:
     """Refuse what is no whole number from 1 on.
 
     Raises:
-        ValueError: If `value` is something else.
+        ConfigurationError: If `value` is something else.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigurationError(
-            f"{name} is {value!r}; expected a whole number, at least 1. Leave it out for no limit."
+            f"{name} is {value!r}; expected a whole number, at least 1. "
+            "Leave it out for the default."
         )
 
 

@@ -16,9 +16,8 @@ from chatrouting.adapters._anthropic_sdk import MESSAGES, AnthropicConnection
 from chatrouting.adapters._client import SDKChatClient
 from chatrouting.adapters._connection import Call
 from chatrouting.adapters._errors import Errors
-from chatrouting.errors import ConfigurationError
 from chatrouting.messages import ChatMessage
-from chatrouting.options import ChatOptions
+from chatrouting.options import ChatOptions, check_count
 
 if TYPE_CHECKING:
     from chatrouting.adapters._anthropic_sdk import Client
@@ -60,10 +59,8 @@ class AnthropicChatClient(SDKChatClient):
             TypeError: If `client` is something else.
             ConfigurationError: If `max_output_tokens` or `decode` is none of the above.
         """
-        if max_output_tokens is not None and max_output_tokens < 1:
-            raise ConfigurationError(
-                f"max_output_tokens is {max_output_tokens}; expected at least 1."
-            )
+        if max_output_tokens is not None:
+            check_count("max_output_tokens", max_output_tokens)
         connection = AnthropicConnection(client)
         super().__init__(connection, connection.provider, model, decode)
         self._max_output_tokens = max_output_tokens

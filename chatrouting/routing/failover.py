@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing_extensions import override
 
 from chatrouting.errors import ConfigurationError
-from chatrouting.options import check_timeout
+from chatrouting.options import check_count, check_timeout
 from chatrouting.routing._routes import RoutesInput
 from chatrouting.routing._settings import (
     CommitOn,
@@ -68,15 +68,8 @@ class FailoverChatClient(RoutingChatClient):
         Raises:
             ConfigurationError: If a number is out of range or `commit_on` is neither word.
         """
-        if maximum_attempts_per_request is not None and (
-            not isinstance(maximum_attempts_per_request, int)
-            or isinstance(maximum_attempts_per_request, bool)
-            or maximum_attempts_per_request < 1
-        ):
-            raise ConfigurationError(
-                f"maximum_attempts_per_request is {maximum_attempts_per_request!r}; "
-                "expected a whole number, at least 1, or None for no limit."
-            )
+        if maximum_attempts_per_request is not None:
+            check_count("maximum_attempts_per_request", maximum_attempts_per_request)
         if commit_on not in ("content", "update"):
             raise ConfigurationError(f"commit_on is {commit_on!r}; expected 'content' or 'update'.")
         check_timeout("attempt_timeout", attempt_timeout)

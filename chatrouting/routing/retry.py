@@ -72,11 +72,14 @@ class RetryChatClient(FailoverChatClient):
             clock: As for `RoutingChatClient`.
 
         Raises:
-            TypeError: If `inner` is None.
+            TypeError: If `inner`, `backoff`, `rng` or `sleep` is None.
             ConfigurationError: If a number is out of range or `inner` is no chat client.
         """
         if inner is None:
             raise TypeError("inner is None; expected a chat client.")
+        for parameter, value in (("backoff", backoff), ("rng", rng), ("sleep", sleep)):
+            if value is None:
+                raise TypeError(f"{parameter} is None; leave it out for the default.")
         check_timeout("maximum_wait", maximum_wait)
         self._backoff = backoff
         self._maximum_wait = maximum_wait

@@ -217,6 +217,13 @@ def test_nonsense_is_refused_when_it_is_built():
         ExponentialBackoff(initial=3, maximum=1)
 
 
+@pytest.mark.parametrize("parameter", ["backoff", "rng", "sleep"])
+def test_none_is_refused_when_it_is_built(parameter):
+    """Not at the first failure, which may be months later."""
+    with pytest.raises(TypeError, match=f"{parameter} is None"):
+        RetryChatClient(ScriptedChatClient("x"), **{parameter: None})
+
+
 def test_the_bound_of_the_backoff_does_not_overflow():
     assert ExponentialBackoff().bound(10_000) == 8.0
 
