@@ -4,6 +4,7 @@ A request is given to one client after the other, and to several at once. What o
 in a schema or in a tool's arguments, the next would send. So whatever is JSON inside a message or
 options is copied once, when the value is made, into dicts and lists that refuse changes. They are
 dicts and lists for everybody who reads them: equal to plain ones, and `json.dumps` takes them.
+They can be hashed where all that they hold can, and with them messages and options.
 """
 
 from collections.abc import Mapping
@@ -37,6 +38,10 @@ class FrozenDict(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse_mapping
     clear = pop = popitem = setdefault = update = _refuse_mapping
 
+    @override
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict has none, for it may change
+        return hash(frozenset(self.items()))
+
     def __copy__(self) -> Self:
         return self
 
@@ -57,6 +62,10 @@ class FrozenList(list[Any]):
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse_list
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse_list
+
+    @override
+    def __hash__(self) -> int:  # type: ignore[override]  # a list has none, for it may change
+        return hash(tuple(self))
 
     def __copy__(self) -> Self:
         return self

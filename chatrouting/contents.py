@@ -96,6 +96,8 @@ class ToolCallContent:
     def __post_init__(self) -> None:
         # Made for each fragment of a stream: what is frozen already costs no call.
         if type(self.arguments) is not FrozenDict:
+            if self.arguments is None:
+                raise TypeError("arguments is None; expected a mapping, {} for no arguments.")
             object.__setattr__(self, "arguments", frozen(self.arguments))
         if self.additional_properties is not None:
             object.__setattr__(self, "additional_properties", frozen(self.additional_properties))
@@ -168,7 +170,7 @@ def as_contents(value: ContentsInput) -> tuple[Content, ...]:
         return (TextContent(value),)
     if isinstance(value, _CONTENT_TYPES):
         return (value,)
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or isinstance(value, bytes):
         raise TypeError(_not_content(value))
     return tuple(_as_content(item) for item in items)
 

@@ -110,7 +110,7 @@ def as_messages(value: MessagesInput) -> tuple[ChatMessage, ...]:
             return items  # type: ignore[no-any-return]  # each item was looked at
     if isinstance(value, str | ChatMessage | Mapping):
         return (_as_message(items),)
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or isinstance(value, bytes):
         raise TypeError(_not_messages(value))
     return tuple(_as_message(item) for item in items)
 

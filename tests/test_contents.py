@@ -33,10 +33,20 @@ def test_contents_are_a_tuple_however_they_are_given(given, expected):
     assert as_contents(given) == expected
 
 
-@pytest.mark.parametrize("wrong", [None, 7, [None], ["a", {"type": "text"}], [b"raw"]])
+@pytest.mark.parametrize("wrong", [None, 7, [None], ["a", {"type": "text"}], [b"raw"], b"raw"])
 def test_anything_else_is_refused_by_its_type(wrong):
     with pytest.raises(TypeError, match="a message holds text or content, not "):
         as_contents(wrong)
+
+
+def test_bytes_are_refused_as_bytes():
+    with pytest.raises(TypeError, match="not bytes"):
+        as_contents(b"raw")
+
+
+def test_a_call_without_arguments_has_an_empty_mapping_of_them():
+    with pytest.raises(TypeError, match="arguments is None"):
+        ToolCallContent("1", "f", None)
 
 
 @pytest.mark.parametrize(

@@ -191,3 +191,17 @@ def test_arguments_are_frozen_as_deep_as_they_can_be_read():
 def test_arguments_too_deep_for_the_interpreter_are_no_arguments():
     """A provider must not be able to break a request with brackets."""
     assert parse_arguments('{"a":' * 100_000 + "1" + "}" * 100_000) == {}
+
+
+def test_options_can_be_hashed_where_what_they_hold_can():
+    tool = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}
+    same = {"properties": {"a": {"type": "string"}}, "required": ["a"], "type": "object"}
+    first, second = (ChatOptions(tools=[Tool("f", parameters=each)]) for each in (tool, same))
+    assert first == second
+    assert hash(first) == hash(second)
+    assert len({first, second, ChatOptions()}) == 2
+
+
+def test_what_holds_something_that_cannot_be_hashed_cannot_be_hashed():
+    with pytest.raises(TypeError, match="unhashable type: 'set'"):
+        hash(frozen({"a": [{1}]}))

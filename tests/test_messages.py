@@ -85,6 +85,11 @@ def test_anything_else_is_refused_with_what_was_expected(wrong):
         as_messages(wrong)
 
 
+def test_bytes_are_refused_as_bytes():
+    with pytest.raises(TypeError, match="messages are bytes"):
+        as_messages(b"Hi")
+
+
 # Mappings as the SDKs spell them.
 
 OPENAI_CALL = {
