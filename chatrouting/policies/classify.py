@@ -5,6 +5,7 @@ and last the words of its message, which only refine what the status leaves gene
 sets: an unknown refusal is about the request, an unknown 5xx about the server.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
@@ -133,17 +134,22 @@ def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseExceptio
 
 def _own(error: BaseException) -> Failure | None:
     if isinstance(error, ChatClientError):
-        return Failure.of(error.kind, error.retry_after)
+        return Failure.of(error.kind, _hint(error.retry_after))
     if isinstance(error, LocalSaturationError):
-        return Failure.of(FailureKind.LOCAL_SATURATION, error.retry_after)
+        return Failure.of(FailureKind.LOCAL_SATURATION, _hint(error.retry_after))
     if isinstance(error, RefusedLocallyError):
-        return Failure.of(FailureKind.REFUSED_LOCALLY, error.retry_after)
+        return Failure.of(FailureKind.REFUSED_LOCALLY, _hint(error.retry_after))
     if isinstance(error, ConfigurationError):
         return Failure.of(FailureKind.CONFIGURATION)
     if not isinstance(error, Exception):
         cancelled = type(error).__name__ in ("CancelledError", "Cancelled")
         return Failure.of(FailureKind.CANCELLED if cancelled else FailureKind.UNKNOWN)
     return None
+
+
+def _hint(seconds: float | None) -> float | None:
+    """Take what an error of ours says for nothing where it is no time to come, as in a header."""
+    return seconds if seconds is not None and 0 <= seconds < math.inf else None
 
 
 def _foreign(error: BaseException) -> Failure:

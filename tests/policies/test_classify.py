@@ -222,6 +222,12 @@ def test_waiting_time_comes_along():
     assert classify(openai_error(429, None, {"retry-after": "5"})).retry_after == 5.0
 
 
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("error_class", [RateLimitError, QuotaExceededError, LocalSaturationError])
+def test_a_waiting_time_that_is_none_is_left_out(error_class, seconds):
+    assert classify(error_class("x", retry_after=seconds)).retry_after is None
+
+
 def test_a_date_is_measured_from_the_answers_own_date():
     headers = {
         "date": "Tue, 01 Dec 2026 12:00:00 GMT",
