@@ -5,7 +5,7 @@ The expected answer comes from a loop of ten lines that knows nothing of routers
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chatrouting import ChatResponse, OrderedFailoverChatClient
@@ -72,7 +72,13 @@ async def ask(router, mode):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("mode", ["whole", "streaming"])
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(tree=TREES)
 def test_a_tree_is_its_flat_list(backend, mode, tree):
     names = leaves(tree)
