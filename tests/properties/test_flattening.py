@@ -3,6 +3,8 @@
 The expected answer comes from a loop of ten lines that knows nothing of routers.
 """
 
+from typing import Any
+
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,8 +25,8 @@ BEHAVIOURS = {
 }
 
 CLIENTS = st.sampled_from(sorted(BEHAVIOURS))
-TREES = st.lists(st.deferred(lambda: NODES), min_size=1, max_size=3)
-NODES = st.one_of(CLIENTS, CLIENTS, TREES)
+TREES: st.SearchStrategy[Any] = st.lists(st.deferred(lambda: NODES), min_size=1, max_size=3)
+NODES: st.SearchStrategy[Any] = st.one_of(CLIENTS, CLIENTS, TREES)
 
 
 def leaves(tree):
