@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+#: Each is a process that imports both SDKs, which takes long where others compute too.
+pytestmark = pytest.mark.timeout(120)
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
@@ -20,12 +23,15 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["calls", "streams", "imports", "sdk"])
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "name", ["calls", "streams", "imports", "sdk", "semantic_accuracy", "semantic_speed"]
+)
 def test_a_quick_run_tells_each_claim_with_its_target_and_what_was_measured(name):
     told = run(f"{name}.py", "--quick")
     claims = told.partition("### Claims")[2]
     assert "| claim" in claims
-    assert "≤" in claims
+    assert "≤" in claims or "≥" in claims
 
 
 def test_a_short_soak_leaves_nothing_over():
@@ -43,9 +49,11 @@ def test_a_saved_result_is_read_again_for_the_overview(tmp_path):
         "report.claim('kept', 1.0, 2.0, 'x')\n"
         "report.claim('broken', 3.0, 2.0, 'x')\n"
         "report.claim('unknown', None, 2.0, 'x')\n"
+        "report.claim('reached', 2.0, 2.0, 'x', is_floor=True)\n"
+        "report.claim('missed', 1.0, 2.0, 'x', is_floor=True)\n"
         "report.tell(save=True)\n"
     )
     run("-c", script, str(tmp_path))
     overview = (tmp_path / "README.md").read_text(encoding="utf-8")
-    verdicts = [line.split("|")[4].strip() for line in overview.splitlines() if "≤" in line]
-    assert verdicts == ["yes", "NO", "not measured"]
+    verdicts = [line.split("|")[4].strip() for line in overview.splitlines() if " x |" in line]
+    assert verdicts == ["yes", "NO", "not measured", "yes", "NO"]
