@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chatrouting.adapters._anthropic.events import MessagesParser
@@ -486,6 +486,7 @@ WELL_FORMED = [
 ]
 
 
+@settings(max_examples=40)
 @given(events=EVENTS)
 def test_no_event_crashes_the_reader(events):
     """[BR-22] Whatever a server sends, it is read or ignored."""

@@ -54,7 +54,7 @@ def test_origin_names_provider_endpoint_and_family():
         ("my-deployment", False, False, "adaptive", True, False),
     ],
 )
-def test_generation_decides(  # noqa: PLR0917  # one for each column
+def test_generation_decides(  # one for each column
     model, takes_sampling, refuses_prefill, thinking, takes_effort, refuses_schema
 ):
     asked = target(model)

@@ -1,170 +1,97 @@
-"""The Chat Completions adapter over the real SDK, against a strict provider server."""
+"""What only Chat Completions has, over the real SDK and a strict provider server."""
 
 import json
-import logging
-import time
-from contextlib import AsyncExitStack, asynccontextmanager
 from copy import deepcopy
 from dataclasses import replace
 
 import anyio
-import httpx2
 import openai
 import pytest
 
 from chatrouting.adapters import dialects
 from chatrouting.adapters.openai import OpenAIChatClient
-from chatrouting.client import ChatClient, ClientMetadata
+from chatrouting.client import ClientMetadata
 from chatrouting.contents import (
     DataContent,
     ReasoningContent,
     RefusalContent,
-    TextContent,
     ToolCallContent,
     ToolResultContent,
 )
 from chatrouting.errors import (
+    AuthenticationError,
     BadRequestError,
-    ClientClosedError,
-    ConfigurationError,
+    ContentFilteredError,
+    ContextLengthExceededError,
+    InsufficientQuotaError,
+    InternalServerError,
+    NotFoundError,
+    OverloadedError,
+    RateLimitError,
+    StreamInterruptedError,
     UnsupportedOptionError,
 )
+from chatrouting.failure import FailureKind
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Principal, RoutingHints, Tool
+from chatrouting.policies.classify import classify
 from chatrouting.responses import FinishReason
-from chatrouting.testing.contract import check_chat_client
-from chatrouting.testing.provider_server import Gate, ProviderServer, Reply, ToolCall
+from chatrouting.testing.provider_server import (
+    MALFORMED_EVENT,
+    ProviderServer,
+    Reply,
+    ToolCall,
+)
 from chatrouting.usage import Usage
 
-MODEL = "gpt-x"
 WEATHER = ToolCall(id="call_7", name="weather", arguments=['{"city"', ': "Oslo"}'])
-COUNTS = Usage(
-    input_tokens=100,
-    output_tokens=20,
-    cache_read_input_tokens=60,
-    cache_write_input_tokens=10,
-    reasoning_output_tokens=5,
-)
+COUNTS = Usage(input_tokens=100, output_tokens=20, cache_read_input_tokens=60)
 
 
-def http_client(transport=None):
-    # Without certificates to load, and with one connection, so that leaks show.
-    limits = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
-    return httpx2.AsyncClient(verify=False, limits=limits, timeout=5, transport=transport)
+@pytest.fixture
+def api(apis):
+    return apis["chat"]
 
 
-def plain(server):
-    return openai.AsyncOpenAI(
-        base_url=server.openai_base_url, api_key="secret-key", http_client=http_client()
-    )
-
-
-def azure(server):
-    return openai.AsyncAzureOpenAI(
-        azure_endpoint=server.url,
-        api_key="secret-key",
-        api_version="2025-04-01-preview",
-        http_client=http_client(),
-    )
-
-
-@asynccontextmanager
-async def serving(*replies, sdk=plain, dialect=None, decode="own", **settings):
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(ProviderServer(*replies, **settings))
-        client = await stack.enter_async_context(sdk(server))
-        yield server, OpenAIChatClient(client, MODEL, dialect=dialect, decode=decode)
-
-
-async def whole(client, messages="hi", options=None):
-    return await client.get_response(messages, options)
-
-
-async def streamed(client, messages="hi", options=None):
-    return await client.get_streaming_response(messages, options).get_final_response()
-
-
-@pytest.fixture(params=[whole, streamed], ids=["whole", "streaming"])
-def ask(request):
-    return request.param
-
-
-@pytest.fixture(params=[plain, azure], ids=["openai", "azure"])
-def sdk(request):
-    return request.param
-
-
-@pytest.fixture(params=["own", "sdk"])
-def decode(request):
-    return request.param
+async def answer(client):
+    return await client.get_streaming_response("hi").get_final_response()
 
 
 # -- answers ---------------------------------------------------------------------------------------
 
 
-async def test_a_rich_answer_reads_the_same_in_both_modes(anyio_backend, sdk, decode):
-    """[BR-77] Text, reasoning with its origin, tool calls, usage, ids."""
-    reply = Reply(
-        "Grüße, 世界", reasoning="Let me think.", tool_calls=[WEATHER], usage=COUNTS, id="chat_7"
-    )
-    async with serving(reply, reply, sdk=sdk, decode=decode) as (_, client):
-        first, second = await whole(client), await streamed(client)
+async def test_the_dialect_is_provider_and_origin(anyio_backend, serve, make_sdk):
+    """Azure's for a client for Azure, OpenAI's for others; or the given one."""
+    provider = "openai" if make_sdk is None else "azure"
+    async with serve(Reply("a", reasoning="Hm."), make_sdk=make_sdk) as (_, client):
+        response = await client.get_response("hi")
+        sdk = client.get_service(openai.AsyncOpenAI)
 
-    assert first == second
-    (message,) = first.messages
-    assert message.contents == (
-        ReasoningContent("Let me think.", origin="openai" if sdk is plain else "azure"),
-        TextContent("Grüße, 世界"),
-        ToolCallContent("call_7", "weather", {"city": "Oslo"}, '{"city": "Oslo"}'),
-    )
-    assert first.finish_reason is FinishReason.TOOL_CALLS
-    assert first.usage == COUNTS
-    assert (first.response_id, first.model) == ("chat_7", MODEL)
-    assert first.created_at is not None
+    assert response.messages[0].contents[0] == ReasoningContent("Hm.", origin=provider)
+    assert client.get_service(ClientMetadata) == ClientMetadata(provider, "gpt-x")
+    other = OpenAIChatClient(sdk, dialect=dialects.VLLM)
+    assert other.get_service(ClientMetadata) == ClientMetadata("vllm", None)
 
 
-async def test_refusals_are_refusals(anyio_backend, ask):
-    async with serving(Reply(refusal="I will not.")) as (_, client):
+async def test_refusals_are_refusals(anyio_backend, serve, ask):
+    async with serve(Reply(refusal="I will not.")) as (_, client):
         response = await ask(client)
 
     assert response.messages[0].contents == (RefusalContent("I will not."),)
 
 
-async def test_rate_limit_headers_come_with_the_answer(anyio_backend, ask):
-    headers = {"x-ratelimit-remaining-tokens": "7", "x-other": "8"}
-    async with serving(Reply(headers=headers)) as (_, client):
-        response = await ask(client)
-
-    assert response.rate_limit_headers == {"x-ratelimit-remaining-tokens": "7"}
-
-
-async def test_an_honestly_empty_answer_is_an_answer(anyio_backend, ask):
-    """[BR-08] A finish reason without output is a success."""
-    async with serving(Reply("")) as (_, client):
-        response = await ask(client)
-
-    assert (response.text, response.finish_reason) == ("", FinishReason.STOP)
-
-
-async def test_usage_that_never_came_is_unknown_not_zero(anyio_backend, ask):
-    async with serving(Reply(usage=None)) as (_, client):
-        response = await ask(client)
-
-    assert response.usage is None
-
-
 @pytest.mark.parametrize("style", ["end", "null", "every_chunk"])
-async def test_usage_in_every_style(anyio_backend, style, decode):
-    async with serving(Reply(usage=COUNTS, usage_style=style), decode=decode) as (_, client):
-        response = await streamed(client)
+async def test_usage_in_every_style(anyio_backend, serve, style, decode):
+    async with serve(Reply(usage=COUNTS, usage_style=style), decode=decode) as (_, client):
+        response = await answer(client)
 
     assert response.usage == (None if style == "null" else COUNTS)
 
 
-async def test_the_first_chunk_of_azure_is_no_output(anyio_backend, decode):
+async def test_the_first_chunk_of_azure_is_no_output(anyio_backend, serve, decode, make_azure):
     """[BR-21] Without choices, id and model."""
     reply = Reply("Hi", prompt_filter=True)
-    async with serving(reply, sdk=azure, decode=decode) as (_, client):
+    async with serve(reply, make_sdk=make_azure, decode=decode) as (_, client):
         updates = [update async for update in client.get_streaming_response("hi")]
 
     assert [update.has_output for update in updates[:2]] == [False, False]
@@ -174,12 +101,12 @@ async def test_the_first_chunk_of_azure_is_no_output(anyio_backend, decode):
 
 @pytest.mark.parametrize("index", ["each", "zero", "missing"])
 @pytest.mark.parametrize("pieces", ["fragments", "whole", "together"])
-async def test_calls_are_told_apart_however_they_come(anyio_backend, index, pieces, decode):
+async def test_calls_are_told_apart_however_they_come(anyio_backend, serve, index, pieces, decode):
     """[BR-23] [BR-24]"""
     calls = [WEATHER, replace(WEATHER, id="call_8", name="time", arguments=["{", '"a": 1}'])]
     reply = Reply(tool_calls=calls, tool_index=index, tool_chunks=pieces)
-    async with serving(reply, decode=decode) as (_, client):
-        response = await streamed(client)
+    async with serve(reply, decode=decode) as (_, client):
+        response = await answer(client)
 
     assert [
         (call.call_id, call.name, call.arguments) for call in response.messages[0].contents
@@ -187,17 +114,6 @@ async def test_calls_are_told_apart_however_they_come(anyio_backend, index, piec
         ("call_7", "weather", {"city": "Oslo"}),
         ("call_8", "time", {"a": 1}),
     ]
-
-
-@pytest.mark.parametrize("write_size", [1, 7, None])
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-async def test_events_are_whole_however_they_are_cut(anyio_backend, write_size, line_end):
-    """Also inside a UTF-8 character, between comments, and with any line end."""
-    reply = Reply("Grüße, 世界 🎈", write_size=write_size, line_end=line_end, pings=True)
-    async with serving(reply) as (_, client):
-        response = await streamed(client)
-
-    assert response.text == "Grüße, 世界 🎈"
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -225,7 +141,7 @@ OPTIONS = ChatOptions(
 )
 #: The same request in the words of the SDK.
 ARGUMENTS = {
-    "model": MODEL,
+    "model": "gpt-x",
     "messages": [
         {"role": "system", "content": "Be brief."},
         {
@@ -276,10 +192,15 @@ ARGUMENTS = {
 }
 
 
-async def test_what_is_sent_is_what_the_sdk_would_send(anyio_backend, sdk):
+async def test_what_is_sent_is_what_the_sdk_would_send(
+    anyio_backend, api, make_sdk, make_http_client
+):
     """The same path, query and body as named arguments give, for OpenAI and for Azure."""
-    async with ProviderServer() as server, sdk(server) as by_hand:
-        client = OpenAIChatClient(by_hand, MODEL)
+    async with (
+        ProviderServer() as server,
+        (make_sdk or api.sdk)(server, make_http_client()) as by_hand,
+    ):
+        client = OpenAIChatClient(by_hand, "gpt-x")
         await by_hand.chat.completions.create(**ARGUMENTS)
         await client.get_response(CONVERSATION, OPTIONS)
         streams = {"stream": True, "stream_options": {"include_usage": True}}
@@ -292,47 +213,14 @@ async def test_what_is_sent_is_what_the_sdk_would_send(anyio_backend, sdk):
     for theirs, ours in ((first, second), (third, fourth)):
         assert ours.body == theirs.body
         assert (ours.path, ours.query) == (theirs.path, theirs.query)
-        assert "secret-session" not in ours.raw_body.decode()
+        for name in ("authorization", "api-key", "content-type", "accept"):
+            assert ours.headers.get(name) == theirs.headers.get(name)
     assert all(request.refused is None for request in server.requests)
-    if sdk is azure:
-        assert first.path == f"/openai/deployments/{MODEL}/chat/completions"
+    if make_sdk is not None:
+        assert first.path == "/openai/deployments/gpt-x/chat/completions"
 
 
-async def test_whole_and_streamed_bodies_differ_in_the_stream_alone(anyio_backend, sdk):
-    """[BR-77] One preparation path."""
-    async with serving(sdk=sdk) as (server, client):
-        await whole(client, CONVERSATION, OPTIONS)
-        await streamed(client, CONVERSATION, OPTIONS)
-
-    first, second = (request.body for request in server.requests)
-    assert second.pop("stream") is True
-    assert second.pop("stream_options") == {"include_usage": True}
-    assert first == second
-
-
-async def test_the_callers_request_stays_as_it_is(anyio_backend, ask):
-    """[BR-76]"""
-    messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
-    options = ChatOptions(tools=[Tool("f", parameters={"type": "object"})], metadata={"a": "b"})
-    before = deepcopy((messages, options))
-    async with serving() as (_, client):
-        await ask(client, messages, options)
-
-    assert (messages, options) == before
-
-
-async def test_the_options_model_overrides_and_one_must_be_named(anyio_backend, ask):
-    async with serving() as (server, client):
-        response = await ask(client, "hi", ChatOptions(model="other"))
-        sdk = client.get_service(openai.AsyncOpenAI)
-        with pytest.raises(ConfigurationError, match=r"OpenAIChatClient\(client, model\)"):
-            await ask(OpenAIChatClient(sdk))
-
-    assert server.requests[0].model == response.model == "other"
-    assert len(server.requests) == 1
-
-
-async def test_a_strict_server_takes_what_others_would_refuse(anyio_backend, ask):
+async def test_results_stand_behind_their_calls(anyio_backend, serve, ask):
     """[BR-84] [BR-86] Foreign ids, blanks, unanswered calls, results that nobody asked for."""
     long_ids = [f"toolu_{'x' * 60}_{number}" for number in (1, 2)]
     messages = [
@@ -343,7 +231,7 @@ async def test_a_strict_server_takes_what_others_would_refuse(anyio_backend, ask
         ChatMessage("assistant", "  "),
         ChatMessage("assistant", ToolCallContent("", "g", {}, "not json")),
     ]
-    async with serving() as (server, client):
+    async with serve() as (server, client):
         await ask(client, messages)
 
     assert server.requests[0].refused is None
@@ -353,22 +241,11 @@ async def test_a_strict_server_takes_what_others_would_refuse(anyio_backend, ask
     ]
 
 
-async def test_nothing_to_send_is_refused_before_sending(anyio_backend, ask):
-    """[BR-86]"""
-    async with serving() as (server, client):
-        with pytest.raises(BadRequestError):
-            await ask(client, "  ")
-        with pytest.raises(UnsupportedOptionError):
-            await ask(client, "hi", ChatOptions(conversation_id="c"))
-
-    assert server.requests == []
-
-
 OTHER_WORD = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
 
 @pytest.mark.parametrize("wanted", ["max_tokens", "max_completion_tokens"])
-async def test_one_option_two_words(anyio_backend, ask, wanted):
+async def test_one_option_two_words(anyio_backend, serve, ask, wanted):
     """[BR-79] Two servers with opposite demands get each its own word for the same option."""
 
     def strict(request):
@@ -380,23 +257,24 @@ async def test_one_option_two_words(anyio_backend, ask, wanted):
     right = dialects.OPENAI if wanted == "max_completion_tokens" else dialects.VLLM
     wrong = dialects.VLLM if wanted == "max_completion_tokens" else dialects.OPENAI
     options = ChatOptions(max_output_tokens=7)
-    async with serving(strict, dialect=right) as (_, client):
+    async with serve(strict, client={"dialect": right}) as (_, client):
         assert (await ask(client, "hi", options)).text == "7"
-        other = OpenAIChatClient(client.get_service(openai.AsyncOpenAI), MODEL, dialect=wrong)
+        other = OpenAIChatClient(client.get_service(openai.AsyncOpenAI), "gpt-x", dialect=wrong)
         with pytest.raises(UnsupportedOptionError, match="unsupported_parameter"):
             await ask(other, "hi", options)
 
 
-async def test_reasoning_goes_home_and_nowhere_else(anyio_backend, ask):
+async def test_reasoning_goes_home_and_nowhere_else(anyio_backend, serve, ask):
     """[BR-81] A conversation from one server to another and back; the caller's own stays whole."""
     details = [{"type": "reasoning.encrypted", "data": "xyz", "index": 0}]
     message = {"role": "assistant", "content": "a", "reasoning_details": details}
-    answer = {"id": "1", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    body = {"id": "1", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    at_home = {"dialect": dialects.OPENROUTER}
     async with (
-        serving(Reply(body=answer), Reply(), dialect=dialects.OPENROUTER) as (home, first),
-        serving() as (away, second),
+        serve(Reply(body=body), Reply(), client=at_home) as (home, first),
+        serve() as (away, second),
     ):
-        history = [ChatMessage("user", "hi"), *(await whole(first)).messages]
+        history = [ChatMessage("user", "hi"), *(await first.get_response("hi")).messages]
         before = deepcopy(history)
         await ask(second, [*history, ChatMessage("user", "more")])
         await ask(first, [*history, ChatMessage("user", "more")])
@@ -406,209 +284,140 @@ async def test_reasoning_goes_home_and_nowhere_else(anyio_backend, ask):
     assert home.requests[1].body["messages"][1]["reasoning_details"] == details
 
 
-async def test_a_partial_answer_is_continued_with_one_space(anyio_backend, ask):
-    """[BR-87] The text goes out as it is, so the join has exactly one."""
-    partial = "Hello "
-    async with serving(Reply("world")) as (server, client):
-        continued = await ask(client, [ChatMessage("user", "?"), ChatMessage("assistant", partial)])
-
-    assert server.requests[0].body["messages"][-1]["content"] == partial
-    assert partial + continued.text == "Hello world"
+# -- errors ----------------------------------------------------------------------------------------
 
 
-async def test_dropped_sampling_is_logged_without_content(anyio_backend, ask, caplog):
-    with caplog.at_level(logging.WARNING, "chatrouting"):
-        async with serving() as (server, client):
-            await ask(client, "a secret", ChatOptions(top_k=3))
+@pytest.mark.parametrize(
+    ("reply", "error", "kind"),
+    [
+        (
+            Reply.error(400, code="context_length_exceeded"),
+            ContextLengthExceededError,
+            "context_length_exceeded",
+        ),
+        (
+            Reply.error(400, message="This model's maximum context length is 8192 tokens."),
+            ContextLengthExceededError,
+            "context_length_exceeded",
+        ),
+        (Reply.error(400, code="unsupported_parameter"), UnsupportedOptionError, "unsupported"),
+        (
+            Reply.error(400, code="content_policy_violation"),
+            ContentFilteredError,
+            "content_filtered",
+        ),
+        (Reply.azure_content_filter(), ContentFilteredError, "content_filtered"),
+        (Reply.error(404, code="DeploymentNotFound"), NotFoundError, "not_found"),
+        (Reply(status=400, body=[{"error": {"code": 400}}]), BadRequestError, "invalid_request"),
+        (Reply(status=404, body={"error": "model not found"}), NotFoundError, "not_found"),
+        (Reply(status=401, body={"statusCode": 401}), AuthenticationError, "authentication"),
+        (Reply(status=500, body=""), InternalServerError, "server_error"),
+    ],
+)
+async def test_bodies_of_every_server_are_understood(
+    anyio_backend, serve, modes, reply, error, kind
+):
+    """[BR-13] By code, type, status and words."""
+    async with serve(default=reply) as (_, client):
+        for ask in modes:
+            with pytest.raises(error) as caught:
+                await ask(client)
 
-    assert "top_k" not in server.requests[0].body
-    assert "adapters.options_dropped provider=openai model=gpt-x options=top_k" in caplog.text
-    assert "a secret" not in caplog.text
-
-
-# -- the client ------------------------------------------------------------------------------------
-
-
-async def test_the_contract_of_chat_clients_holds(anyio_backend):
-    gate = Gate()
-    async with (
-        ProviderServer(default=Reply("Hello.", id="1")) as server,
-        ProviderServer(default=Reply(gates={"content": gate, "headers": gate})) as waiting,
-        openai.AsyncOpenAI(base_url=server.openai_base_url, api_key="k") as sdk,
-        openai.AsyncOpenAI(base_url=waiting.openai_base_url, api_key="k") as slow,
-    ):
-        rules = await check_chat_client(
-            lambda: OpenAIChatClient(sdk, MODEL),
-            make_waiting_client=lambda: OpenAIChatClient(slow, MODEL),
-        )
-
-    assert rules
-
-
-async def test_services_are_found_by_class(anyio_backend, sdk):
-    async with ProviderServer() as server, sdk(server) as given:
-        client = OpenAIChatClient(given, MODEL)
-
-        assert client.get_service(OpenAIChatClient) is client
-        assert client.get_service(ChatClient) is client
-        assert client.get_service(type(given)) is given
-        assert client.get_service(openai.AsyncOpenAI) is given
-        provider = "openai" if sdk is plain else "azure"
-        assert client.get_service(ClientMetadata) == ClientMetadata(provider, MODEL)
-        assert client.get_service(ClientMetadata, "key") is None
-        assert client.get_service(dict) is None
-        assert OpenAIChatClient(given, dialect=dialects.VLLM).get_service(
-            ClientMetadata
-        ) == ClientMetadata("vllm", None)
-        with pytest.raises(TypeError, match="service_type"):
-            client.get_service(None)
+            assert type(caught.value) is error
+            assert caught.value.kind == classify(caught.value).kind == kind
+            assert caught.value.status_code == reply.status
 
 
-async def test_closing_leaves_a_given_client_open(anyio_backend, ask):
-    async with serving() as (_, client):
-        sdk = client.get_service(openai.AsyncOpenAI)
-        stream = client.get_streaming_response("hi")
-        await client.aclose()
-        await client.aclose()
+@pytest.mark.parametrize(
+    ("body", "error", "kind"),
+    [
+        ({"code": "server_overloaded"}, OverloadedError, "overloaded"),
+        ({"type": "overloaded_error"}, OverloadedError, "overloaded"),
+        ({"code": 529}, OverloadedError, "overloaded"),
+        ({"code": "rate_limit_exceeded"}, RateLimitError, "rate_limited"),
+        ({"code": "insufficient_quota"}, InsufficientQuotaError, "quota_exhausted"),
+        ({"type": "invalid_request_error"}, BadRequestError, "invalid_request"),
+        ({"code": 502}, InternalServerError, "server_error"),
+        ({"type": "server_error"}, InternalServerError, "server_error"),
+        ({"message": "who knows"}, InternalServerError, "server_error"),
+    ],
+)
+async def test_errors_inside_a_stream_are_classified_by_their_body(
+    anyio_backend, serve, decode, broken, body, error, kind
+):
+    """[BR-13] One variant for each type; the status says 200 for all of them."""
+    event = Reply(sse=[f"data: {json.dumps({'error': body})}\n\n", "data: [DONE]\n\n"])
+    async with serve(event, decode=decode) as (_, client):
+        found, *_ = await broken(client)
 
-        with pytest.raises(ClientClosedError):
+    assert type(found) is error
+    assert found.kind == kind
+
+
+async def test_a_dialect_names_itself_in_errors(anyio_backend, serve, ask):
+    async with serve(Reply.error(500), client={"dialect": dialects.VLLM}) as (_, client):
+        with pytest.raises(InternalServerError, match=r"^vllm model 'gpt-x' answered 500"):
             await ask(client)
-        with pytest.raises(ClientClosedError):
-            await stream.get_final_response()
-        assert not sdk.is_closed()
-        async with OpenAIChatClient(sdk, MODEL) as second:
-            assert (await ask(second)).text
 
 
-@pytest.mark.parametrize("wrong", [openai.OpenAI(api_key="k"), "sk-key", object()])
-def test_a_wrong_client_is_refused_at_once(wrong):
-    with pytest.raises(TypeError, match="expected an AsyncOpenAI"):
-        OpenAIChatClient(wrong, MODEL)
+# -- where a stream ends ---------------------------------------------------------------------------
+
+WORDS = ["one ", "two ", "three"]
+HALF = 'data: {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}'
+CUTS = {
+    "after the role": Reply(WORDS, end_at=1),
+    "without finish and marker": Reply(WORDS, omit=["finish", "usage", "terminal"]),
+    "a chunk that is no object": Reply(WORDS, insert={3: "data: 7\n\n"}),
+    "the marker alone": Reply(sse=["data: [DONE]\n\n"]),
+    "an event without its blank line": Reply(sse=[HALF]),
+}
 
 
-def test_a_wrong_decode_is_refused_at_once():
-    with pytest.raises(ValueError, match="'own' or 'sdk'"):
-        OpenAIChatClient(decode="fast")
+@pytest.mark.parametrize("reply", CUTS.values(), ids=CUTS)
+async def test_a_stream_without_its_end_is_interrupted(anyio_backend, serve, decode, broken, reply):
+    """[BR-10] Neither a finish reason nor the marker behind an answer."""
+    async with serve(reply, decode=decode) as (_, client):
+        caught, _, stream = await broken(client)
+
+    assert type(caught) is StreamInterruptedError
+    assert caught.kind is FailureKind.CONNECTION
+    assert stream.partial_response.finish_reason is None
 
 
-async def test_messages_of_none_are_refused_at_the_call(anyio_backend):
-    client = OpenAIChatClient(model=MODEL)
-    with pytest.raises(TypeError, match="NoneType"):
-        client.get_streaming_response(None)
-    with pytest.raises(TypeError, match="NoneType"):
-        await client.get_response(None)
+FINISHED = {
+    "no marker": Reply("Hi", omit=["terminal"]),
+    "no usage and marker": Reply("Hi", omit=["usage", "terminal"]),
+    "malformed event after the finish": Reply("Hi", insert={"terminal": MALFORMED_EVENT}),
+    "dropped after the finish": Reply("Hi", drop_at="terminal"),
+}
 
 
-async def test_a_client_is_made_from_the_environment(anyio_backend, ask, monkeypatch):
-    async with ProviderServer(api_key="from-the-environment") as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
-        async with OpenAIChatClient(model=MODEL) as client:
-            assert client.get_service(openai.AsyncOpenAI) is None
-            assert (await ask(client)).text
-            sdk = client.get_service(openai.AsyncOpenAI)
-            assert (await ask(client)).text
-            assert client.get_service(openai.AsyncOpenAI) is sdk
+@pytest.mark.parametrize("reply", FINISHED.values(), ids=FINISHED)
+async def test_a_finish_reason_proves_the_end(anyio_backend, serve, decode, reply):
+    """A missing marker is accepted, whatever follows."""
+    async with serve(reply, decode=decode) as (_, client):
+        with anyio.fail_after(3):
+            response = await answer(client)
+        assert (await answer(client)).text
 
-        assert sdk.is_closed()
+    assert (response.text, response.finish_reason) == ("Hi", FinishReason.STOP)
 
 
-async def test_without_a_key_the_message_says_what_to_set(anyio_backend, ask, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
-        await ask(OpenAIChatClient(model=MODEL))
+@pytest.mark.virtual_time(autojump_threshold=0.1)
+async def test_a_finish_that_is_kept_open_without_its_marker_ends_soon(anyio_backend, serve):
+    """Usage and the marker may follow the finish, but nobody waits for ever."""
+    async with serve(Reply("Hi", omit=["usage", "terminal"], keep_open=True)) as (_, client):
+        with anyio.fail_after(3):
+            response = await answer(client)
+        assert (await answer(client)).text
+
+    assert response.finish_reason is FinishReason.STOP
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_client_of_our_own_lives_through_several_event_loops(backend, monkeypatch):
-    """[BR-71] One adapter, three runs: connections belong to a loop, so each has its client."""
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    client = OpenAIChatClient(model=MODEL)
+async def test_a_null_finish_reason_with_the_marker_is_an_end(anyio_backend, serve):
+    """[BR-11] Some servers never send a reason; with the marker that is no cut. None is made up."""
+    async with serve(Reply("Hi", omit=["finish"])) as (_, client):
+        response = await answer(client)
 
-    async def run():
-        async with ProviderServer() as server:
-            monkeypatch.setenv("OPENAI_BASE_URL", server.openai_base_url)
-            first = await whole(client)
-            second = await streamed(client)
-            await client.get_service(openai.AsyncOpenAI).close()
-        return first.text, second.text
-
-    for _ in range(3):
-        first, second = anyio.run(run, backend=backend)
-        assert first == second
-
-
-async def test_a_key_that_the_caller_replaces_is_used(anyio_backend, ask):
-    async with serving(api_key="new") as (_, client):
-        client.get_service(openai.AsyncOpenAI).api_key = "new"
-        assert (await ask(client)).text
-
-
-# -- cost ------------------------------------------------------------------------------------------
-
-
-def canned(content, content_type):
-    async def answer(request):
-        return httpx2.Response(200, headers={"content-type": content_type}, content=content)
-
-    return http_client(httpx2.MockTransport(answer))
-
-
-async def least(repetitions, action):
-    """Give the least processor time that an action took; others share this machine."""
-    times = []
-    for _ in range(repetitions):
-        started = time.thread_time()
-        await action()
-        times.append(time.thread_time() - started)
-    return min(times)
-
-
-async def test_a_long_conversation_does_not_hold_up_the_event_loop(anyio_backend):
-    """200 messages: the SDK walks them against its type unions for tens of milliseconds."""
-    answer = b'{"id": "1", "choices": [{"index": 0, "message": {"content": "a"}}]}'
-    messages = [{"role": "user", "content": f"message {number}"} for number in range(200)]
-    async with openai.AsyncOpenAI(
-        api_key="k", http_client=canned(answer, "application/json")
-    ) as sdk:
-        client = OpenAIChatClient(sdk, MODEL)
-
-        async def ours():
-            await client.get_response(messages)
-
-        async def theirs():
-            await sdk.chat.completions.create(model=MODEL, messages=messages)
-
-        await least(2, ours)
-        await least(1, theirs)
-        assert await least(10, ours) * 5 < await least(3, theirs)
-
-
-async def test_a_chunk_costs_a_fraction_of_the_sdks_own_iteration(anyio_backend):
-    """At least five times less, with the stream object around it."""
-    chunk = (
-        '{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":'
-        '[{"index":0,"delta":{"content":"word "},"logprobs":null,"finish_reason":null}]}'
-    )
-    end = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
-    events = [*[chunk] * 1000, end, "[DONE]"]
-    content = "".join(f"data: {event}\n\n" for event in events).encode()
-    async with openai.AsyncOpenAI(
-        api_key="k", http_client=canned(content, "text/event-stream")
-    ) as sdk:
-        client = OpenAIChatClient(sdk, MODEL)
-
-        async def ours():
-            async for _ in client.get_streaming_response("hi"):
-                pass
-
-        async def theirs():
-            stream = await sdk.chat.completions.create(
-                model=MODEL, messages=[{"role": "user", "content": "hi"}], stream=True
-            )
-            async for _ in stream:
-                pass
-            await stream.close()
-
-        await least(1, ours)
-        assert await least(5, ours) * 5 < await least(3, theirs)
+    assert (response.text, response.finish_reason) == ("Hi", None)
+    assert response.usage is not None
