@@ -115,6 +115,7 @@ def peak_memory():
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+@pytest.mark.timeout(120)  # 41,000 calls, on a busy machine
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_twenty_thousand_failures_are_forgotten(anyio_backend, caplog):
     """[BR-73] 2 GB of prompts go through; not one is kept, nor an error that knows one."""
