@@ -190,7 +190,7 @@ async def test_without_both_sorts_of_queries_no_threshold_is_suggested(
 async def test_queries_that_are_utterances_are_mentioned(anyio_backend, console, write):
     """They score 1, so that they would flatter the routes."""
     shown = await console.evaluate(write(ROUTES), write("label\ttext\ncode\tbug\n", "data.tsv"))
-    assert "Note: 1 of the queries are utterances of the routes" in shown
+    assert "Note: utterances of the routes among the queries: 1." in shown
 
 
 # Files.

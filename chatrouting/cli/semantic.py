@@ -87,8 +87,8 @@ async def evaluate(
         repeated = sum(query.text in known for query in queries)
         if repeated:
             out.prose(
-                f"Note: {repeated} of the queries are utterances of the routes, which are found "
-                "for certain. Leave them out to learn something.",
+                f"Note: utterances of the routes among the queries: {repeated}. They are found for "
+                "certain; leave them out to learn something.",
                 "odd",
             )
             out.print("")
