@@ -1,11 +1,14 @@
 """Closing several things, all of them, whatever one of them does."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 
 from chatrouting import _cancellation
 from chatrouting.scope import CLOSING_LIMIT
+
+logger = logging.getLogger("chatrouting.client")
 
 
 async def close_all(closers: Iterable[Callable[[], Awaitable[None]]]) -> None:
@@ -26,6 +29,8 @@ async def close_all(closers: Iterable[Callable[[], Awaitable[None]]]) -> None:
         with anyio.move_on_after(CLOSING_LIMIT, shield=True):
             while remaining:
                 await _close(remaining.pop(0), errors)
+        for error in errors:  # the cancellation is raised, and hides them
+            logger.error("client.close_failed", exc_info=error)  # noqa: TRY400  # of another one
         raise
     if len(errors) == 1:
         raise errors[0]

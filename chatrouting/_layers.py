@@ -30,6 +30,7 @@ class StreamLayer(Protocol):
         first_output_timeout: Seconds of waiting left until the first output; None once it is out.
         stall_timeout: Seconds of waiting allowed since the last output.
         deadline: Absolute time of the event loop's clock at which the request ends.
+        has_output: The stream has had output when the layer is attached.
         attempts: The records of a router, None if the layer keeps none.
     """
 
@@ -38,6 +39,7 @@ class StreamLayer(Protocol):
     first_output_timeout: float | None = None
     stall_timeout: float | None = None
     deadline: float | None = None
+    has_output: bool = True
 
     @property
     def attempts(self) -> "Sequence[RoutingAttempt] | None":
@@ -113,7 +115,7 @@ class StreamTimer:
         self._stall = layer.stall_timeout
         self._deadline = layer.deadline
         # A stall is counted from the last output; with no output yet there is none.
-        self._since_output = 0.0 if layer.first_output_timeout is None else None
+        self._since_output = 0.0 if layer.has_output else None
 
     def nearest(self, now: float) -> tuple[float, type[ChatClientError]] | None:
         """Return the seconds that are left at `now`, and the error for when they are over."""

@@ -10,7 +10,7 @@ from chatrouting._layers import StreamLayer, StreamTimer, TapLayer, has_timer
 from chatrouting._stream_source import StreamSource
 from chatrouting._stream_state import Ending
 from chatrouting.responses import ChatResponseUpdate
-from chatrouting.scope import CLOSING_LIMIT, RequestScope
+from chatrouting.scope import CLOSING_LIMIT, RequestScope, closing_deadline
 
 logger = logging.getLogger("chatrouting.stream")
 
@@ -70,8 +70,7 @@ class LayerStack:
             await self._tell_next(ending, None)
         if self.told == len(self.layers):
             return
-        limit = anyio.current_time() + CLOSING_LIMIT if scope is None else scope.closing_deadline()
-        with anyio.CancelScope(deadline=limit, shield=True) as shield:
+        with anyio.CancelScope(deadline=closing_deadline(scope), shield=True) as shield:
             while self.told < len(self.layers):
                 await self._tell_next(ending, shield)
 
@@ -101,4 +100,7 @@ class LayerStack:
         """Let the layers from index `told` on give back what they hold."""
         self.told = len(self.layers)
         for layer in self.layers[told:]:
-            layer.on_dropped()
+            try:
+                layer.on_dropped()
+            except Exception:
+                logger.exception("stream.hook_failed")  # the others still hold something

@@ -16,7 +16,7 @@ from chatrouting._layers import StreamTimer
 from chatrouting._limits import LimitExpired, run_within
 from chatrouting.errors import APIConnectionError
 from chatrouting.responses import ChatResponseUpdate
-from chatrouting.scope import CLOSING_LIMIT, RequestScope, leave
+from chatrouting.scope import CLOSING_LIMIT, RequestScope, closing_deadline, leave
 
 TakeReady = Callable[[], ChatResponseUpdate | None]
 
@@ -66,7 +66,7 @@ class StreamSource:
             self._iterator = iterable.__aiter__()
         self.take_ready = getattr(self._iterator, "take_ready", None)
 
-    async def read(self) -> ChatResponseUpdate:
+    async def read(self) -> ChatResponseUpdate:  # noqa: C901  # saves a call for each update
         """Wait for the next update.
 
         Raises:
@@ -77,7 +77,9 @@ class StreamSource:
         iterator = self._iterator
         if iterator is None:
             raise StopAsyncIteration
-        baseline = await _cancellation.cancel_baseline()
+        baseline = _cancellation.cancel_count()
+        if baseline:
+            baseline = await _cancellation.cancel_baseline()
         # An iterator with `take_ready` calls no routers: it needs no scope.
         scope = self.scope if self.take_ready is None else None
         token = None if scope is None else scope.enter()
@@ -120,8 +122,12 @@ class StreamSource:
             for each in self.timers:
                 each.waited(waited)
 
-    async def close(self) -> BaseException | None:
-        """Close the iterator once, shielded for at most 2 s; return what that raised."""
+    async def close(self, deadline: float | None = None) -> BaseException | None:
+        """Close the iterator once, shielded; return what that raised.
+
+        Args:
+            deadline: When to give up, by the event loop's clock; None means in 2 s.
+        """
         iterator, self._iterator, self.take_ready = self._iterator, None, None
         close: Callable[[], Awaitable[None]] | None = getattr(iterator, "aclose", None)
         has_ended = isinstance(iterator, AsyncGeneratorType) and iterator.ag_frame is None
@@ -131,7 +137,7 @@ class StreamSource:
         token = None if self.scope is None else self.scope.enter()
         started = self.clock()
         try:
-            limit = anyio.current_time() + CLOSING_LIMIT
+            limit = closing_deadline(None) if deadline is None else deadline
             with anyio.CancelScope(deadline=limit, shield=True) as scope:
                 await _close(close, baseline)
         except BaseException as error:  # noqa: BLE001  # the caller weighs it

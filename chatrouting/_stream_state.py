@@ -36,13 +36,22 @@ class Transcript:
         self._usage: UsageFold | None = None
 
     def add(self, update: ChatResponseUpdate) -> None:
-        """Note an update that is on its way to the consumer."""
+        """Note an update that is on its way to the consumer.
+
+        Raises:
+            TypeError: If it is none.
+        """
+        try:
+            if update.finish_reason is not None:
+                self.finish_reason = update.finish_reason
+            usage = update.usage
+        except AttributeError:
+            kind = type(update).__name__
+            raise TypeError(f"a stream gave {kind}; expected a ChatResponseUpdate.") from None
         self.updates.append(update)
-        if update.finish_reason is not None:
-            self.finish_reason = update.finish_reason
-        if update.usage is not None:
+        if usage is not None:
             self._usage = self._usage or UsageFold()
-            self._usage.add(update.response_id, update.usage)
+            self._usage.add(update.response_id, usage)
 
     @property
     def usage(self) -> Usage | None:
@@ -118,6 +127,11 @@ class Ending:
             raise self.error
         logger.error("stream.close_failed", exc_info=self.error)
 
+    def _consumer_is_cancelled(self) -> bool:
+        handled = sys.exception()
+        is_handling = handled is not None and _cancellation.is_cancellation(handled)
+        return is_handling or _cancellation.is_caller_cancelled(self._baseline)
+
     def weigh(self, close_error: BaseException, transcript: Transcript) -> None:
         """Decide what an error of closing means beside what ended the stream.
 
@@ -134,7 +148,7 @@ class Ending:
         was_early = isinstance(self.error, GeneratorExit)
         nothing_out = self.error is None and not transcript.updates
         is_wanted = was_early and transcript.finish_reason is None
-        if nothing_out or (is_wanted and not _cancellation.is_caller_cancelled(0)):
+        if nothing_out or (is_wanted and not self._consumer_is_cancelled()):
             self.error = close_error
         elif self.error is None or was_early or self.is_cancellation:
             self.close_error = close_error

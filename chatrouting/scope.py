@@ -62,6 +62,7 @@ class RequestScope:
         context: "RoutingContext",
         parent: "RequestScope | None",
         deadline: float | None,
+        tickets: dict[object, Any],
     ) -> None:
         self.request_id = request_id
         self.attempt_id = attempt_id
@@ -70,7 +71,7 @@ class RequestScope:
         self.depth: int = 1 if parent is None else parent.depth + 1
         self.deadline = deadline
         self.children: list[RoutingAttempt] = []
-        self.tickets: dict[object, Any] = {} if parent is None else parent.tickets
+        self.tickets = tickets
         self.is_ended = False
         self._closing_deadline: float | None = None
 
@@ -100,7 +101,20 @@ class RequestScope:
 
 def leave(token: Token[RequestScope | None]) -> None:
     """Undo `enter`."""
-    _current.reset(token)
+    try:
+        _current.reset(token)
+    except ValueError:
+        # The coroutine is thrown away from another context; the variable of its own went with it.
+        return
+
+
+def closing_deadline(scope: RequestScope | None) -> float:
+    """Return when closing and hooks must be done once the caller has given up, absolute.
+
+    Args:
+        scope: Of the request; all its parts share one limit. None: a limit from now on.
+    """
+    return anyio.current_time() + CLOSING_LIMIT if scope is None else scope.closing_deadline()
 
 
 def current_scope() -> RequestScope | None:

@@ -22,7 +22,7 @@ from chatrouting._stream_source import LimitReachedError, StreamSource, TakeRead
 from chatrouting._stream_state import Ending, StreamState, Transcript, closed_error, step_error
 from chatrouting.errors import StreamClosedError
 from chatrouting.responses import ChatResponse, ChatResponseUpdate, FinishReason
-from chatrouting.scope import RequestScope
+from chatrouting.scope import RequestScope, closing_deadline
 from chatrouting.usage import Usage
 
 if TYPE_CHECKING:
@@ -171,12 +171,12 @@ class ResponseStream(NeverCopied):
                         update = step(update)
                     else:
                         step(update)
+            self._transcript.add(update)
         except BaseException as error:
             if self._state is not StreamState.OPEN or self._busy:
                 raise  # `_read` has ended the stream, or another task is reading it
             ending = Ending(step_error(error), GeneratorExit(), stage)
         else:
-            self._transcript.add(update)
             if self._timers and update.has_output:
                 for timer in self._timers:
                     timer.saw_output()
@@ -196,6 +196,7 @@ class ResponseStream(NeverCopied):
         if self._state is StreamState.NEW:
             # No request began: there is nobody to tell.
             self._state = StreamState.CLOSED
+            self._open = None
             ending.error = None if self._source is None else await self._source.close()
         elif self._state is StreamState.OPEN:
             await self._finish(ending)
@@ -361,11 +362,12 @@ class ResponseStream(NeverCopied):
         self._state = StreamState.CLOSED  # nobody may come in while this runs
         self._busy = True
         try:
-            close_error = None if self._source is None else await self._source.close()
+            scope = None if self._source is None else self._source.scope
+            limit = closing_deadline(scope) if ending.is_cancellation else None
+            close_error = None if self._source is None else await self._source.close(limit)
             if close_error is not None:
                 ending.weigh(close_error, self._transcript)
             await ending.give_way()
-            scope = None if self._source is None else self._source.scope
             await self._stack.tell(ending, scope)
         finally:
             self.close_error = ending.close_error
@@ -382,14 +384,15 @@ class ResponseStream(NeverCopied):
     def __del__(self) -> None:
         # A constructor that raised leaves no state.
         if getattr(self, "_state", None) is StreamState.OPEN:
+            shown = repr(self)
+            self._drop(self._stack.told)  # before the warning, which may be an error
             warnings.warn(
-                f"{self!r} was dropped without being read to its end or closed; "
+                f"{shown} was dropped without being read to its end or closed; "
                 "use 'async with' or call aclose().",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
             )
-            self._drop(self._stack.told)
 
     def __repr__(self) -> str:
         return (

@@ -19,24 +19,31 @@ from chatrouting._layers import StreamLayer
 from chatrouting._limits import LimitExpired, run_within
 from chatrouting._stream_source import cancelled_by_client
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
-from chatrouting.errors import NoClientSelectedError, RefusedLocallyError
+from chatrouting.errors import NoClientSelectedError, RefusedLocallyError, RequestTimeoutError
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse, ChatResponseUpdate
 from chatrouting.routing import _reporting as reporting
 from chatrouting.routing._decision import Verdict, choose_error, decide
-from chatrouting.routing._errors import annotate, annotate_policy_error, release_frames, with_cause
+from chatrouting.routing._ending import outcome_of_stream, tell_of_end
+from chatrouting.routing._errors import (
+    annotate,
+    annotate_policy_error,
+    exceptions_of,
+    release_frames,
+    request_timeout,
+    with_cause,
+)
 from chatrouting.routing._running import RunningAttempt
-from chatrouting.routing._selecting import Target, resolve
+from chatrouting.routing._selecting import Target, select
 from chatrouting.routing._settings import CallSettings
 from chatrouting.routing._time_limits import (
     Limit,
     limit_before_commit,
-    request_timeout,
     set_limits_after_commit,
 )
-from chatrouting.routing.context import RoutingContext, Selected
-from chatrouting.scope import CLOSING_LIMIT, RequestScope, check_depth, current_scope, leave
+from chatrouting.routing.context import RoutingContext
+from chatrouting.scope import RequestScope, check_depth, closing_deadline, current_scope, leave
 from chatrouting.stream import ResponseStream
 
 T = TypeVar("T")
@@ -76,7 +83,8 @@ class RouterCall(StreamLayer):
             if self._settings.on_ended is not None:
                 await reporting.report_end(self._settings, self._context, None)
         finally:
-            if self._has_failed:
+            # A client between may have swallowed what an inner router met.
+            if self._has_failed or (response.attempts and response.attempts[-1].children):
                 self._release(None)
         return response
 
@@ -120,6 +128,7 @@ class RouterCall(StreamLayer):
         context.request_id = call_id if parent is None else parent.request_id
         self._own_deadline: float | None = None  # only the outermost router enforces it
         self._deadline = None if parent is None else parent.deadline
+        self._tickets: dict[object, Any] = {} if parent is None else parent.tickets
         hints = None if self._options is None else self._options.routing
         if parent is None and hints is not None and hints.timeout is not None:
             self._deadline = self._own_deadline = anyio.current_time() + hints.timeout
@@ -138,6 +147,7 @@ class RouterCall(StreamLayer):
         except BaseException as hook_error:  # noqa: BLE001  # raised by `_run`
             error = with_cause(hook_error, error)
         self._release(error)
+        self._caller_error = None
         return error
 
     async def _report_end(self, error: BaseException | None) -> None:
@@ -146,8 +156,7 @@ class RouterCall(StreamLayer):
         await (self._shielded(report) if is_cancelled else report())
 
     def _release(self, raised: BaseException | None) -> None:
-        errors = (attempt.exception for attempt in self._context.attempts)
-        release_frames(errors, raised, self._caller_error)
+        release_frames(exceptions_of(self._context.attempts), raised, self._caller_error)
 
     async def _loop(self, invoke: "Callable[[RunningAttempt], Awaitable[T]]") -> T:
         settings = self._settings
@@ -189,6 +198,7 @@ class RouterCall(StreamLayer):
             context=self._context,
             parent=self._parent,
             deadline=self._deadline,
+            tickets=self._tickets,
         )
         return RunningAttempt(target, self._number, scope, self._settings.clock)
 
@@ -207,6 +217,7 @@ class RouterCall(StreamLayer):
     async def _fail_or_go_on(self, attempt: RunningAttempt, error: BaseException) -> None:
         """Record and report a failed attempt; return if another client may be selected."""
         self._has_failed = True
+        error = self._over_time(attempt, error)
         outcome = self._outcome(error)
         record = attempt.record(outcome, error)
         self._context.add(record)
@@ -225,6 +236,17 @@ class RouterCall(StreamLayer):
             raise
         if not goes_on:
             raise self._final_error(error)
+
+    def _over_time(self, attempt: RunningAttempt, error: BaseException) -> BaseException:
+        """Return what a failure is once the time of the request has run out."""
+        deadline = self._own_deadline
+        if deadline is None or not isinstance(error, Exception) or anyio.current_time() < deadline:
+            return error
+        if isinstance(error, RequestTimeoutError):
+            return error
+        timeout = request_timeout(f"while route {attempt.target.route!r} was asked")
+        timeout.__cause__ = error
+        return timeout
 
     def _outcome(self, error: BaseException) -> AttemptOutcome:
         if _cancellation.is_foreign_cancellation(error, self._baseline):
@@ -255,7 +277,7 @@ class RouterCall(StreamLayer):
         asked = failover.should_failover if verdict is Verdict.ASK else None
         try:
             return failover.may_select_again(self._context) and (
-                asked is None or bool(asked(self._context, record))
+                asked is None or reporting.as_answer(asked(self._context, record))
             )
         except Exception as policy_error:  # noqa: BLE001  # the attempt's error is raised instead
             annotate_policy_error(record.exception, policy_error, self._context.request_id)
@@ -274,14 +296,13 @@ class RouterCall(StreamLayer):
         context = self._context
         previous = context.previous_attempt if self._number else None
         try:
-            selecting: Any = self._settings.select(context)
-            if hasattr(selecting, "__await__"):
-                if self._own_deadline is not None:
-                    selecting = self._select_within(self._own_deadline, selecting)
-                selecting = await selecting
-            target = resolve(selecting, context, self._settings.routes)
-        except Exception as error:
-            with_cause(error, None if previous is None else previous.exception)
+            target = await select(self._settings, context, self._own_deadline, self._baseline)
+        except BaseException as error:
+            cause = None if previous is None else previous.exception
+            if _cancellation.is_foreign_cancellation(error, self._baseline):
+                raise reporting.cancelled_by_policy() from (cause or error)
+            if isinstance(error, Exception):
+                with_cause(error, cause)
             raise
         if target is not None:
             return target
@@ -291,13 +312,6 @@ class RouterCall(StreamLayer):
             "select_client returned None at the first selection; return a client, the name of a "
             "route or a Selection."
         )
-
-    async def _select_within(self, deadline: float, selecting: Awaitable[Selected]) -> Selected:
-        try:
-            return await run_within(deadline, lambda: selecting, self._baseline)
-        except LimitExpired as expired:
-            error = expired.caused(request_timeout("while a client was selected"))
-        raise error
 
     async def _invoke_whole(self, attempt: RunningAttempt) -> ChatResponse:
         target = attempt.target
@@ -344,12 +358,13 @@ class RouterCall(StreamLayer):
     async def _shielded(self, call: Callable[[], Awaitable[None]]) -> None:
         """Await a hook on a cancelled request; whatever it does, the cancellation goes on."""
         scope = self._attempt.scope if self._attempt is not None else self._parent
-        limit = anyio.current_time() + CLOSING_LIMIT if scope is None else scope.closing_deadline()
-        with anyio.CancelScope(deadline=limit, shield=True):
+        with anyio.CancelScope(deadline=closing_deadline(scope), shield=True) as shield:
             try:
                 await call()
             except Exception:  # noqa: BLE001  # logged; nothing may replace the cancellation
-                reporting.logger.exception("routing.hook_failed while the request was cancelled")
+                reporting.logger.exception("routing.hook_failed router=%s", self._settings.name)
+        if shield.cancelled_caught:
+            reporting.logger.warning("routing.hook_timed_out router=%s", self._settings.name)
 
     @property
     @override
@@ -364,35 +379,16 @@ class RouterCall(StreamLayer):
     @override
     async def on_end(self, error: BaseException | None) -> BaseException | None:
         attempt = cast("RunningAttempt", self._attempt)  # a layer counts once `open` has returned
-        outcome, exception = self._outcome_of_stream(attempt, error)
-        record = attempt.record(outcome, exception)
+        record = attempt.record(*outcome_of_stream(attempt, error))
         self._context.add(record)
-        result = error
-        try:
-            await reporting.report(self._settings, self._context, record, True)
-        except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
-            result = reporting.outranked(error, hook_error, exception)
-        if result is not None and result is exception:
-            annotate(result, self._context.attempts, self._settings.name, self._context.request_id)
-        ended_with = None if isinstance(result, GeneratorExit) else result
-        try:
-            await self._report_end(ended_with)
-        except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
-            result = reporting.outranked(result, hook_error, ended_with)
+        result, cut_off = await tell_of_end(
+            self._settings, self._context, record, error, self._report_end
+        )
         self._release(result)
+        self._caller_error = None
+        if cut_off is not None:
+            raise cut_off  # the stream knows whether its time limit did it
         return result
-
-    def _outcome_of_stream(
-        self, attempt: RunningAttempt, error: BaseException | None
-    ) -> tuple[AttemptOutcome, BaseException | None]:
-        if error is None:
-            return AttemptOutcome.COMPLETED, None
-        if isinstance(error, GeneratorExit):
-            is_whole = attempt.stream is not None and attempt.stream.finish_reason is not None
-            return (AttemptOutcome.COMPLETED if is_whole else AttemptOutcome.ABANDONED), None
-        if isinstance(error, Exception):
-            return AttemptOutcome.FAILED, error
-        return AttemptOutcome.CANCELLED, error
 
     @override
     def on_dropped(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from chatrouting.attempt import RoutingAttempt
+from chatrouting.errors import RequestTimeoutError
 
 logger = logging.getLogger("chatrouting.routing")
 
@@ -17,6 +18,11 @@ def with_cause(error: BaseException, cause: BaseException | None) -> BaseExcepti
     if cause is not None and cause is not error and error.__cause__ is None:
         error.__cause__ = cause
     return error
+
+
+def request_timeout(where: str) -> RequestTimeoutError:
+    """Make the error for a request whose time ran out."""
+    return RequestTimeoutError(f"the request's timeout ran out {where}.")
 
 
 def annotate(
@@ -85,6 +91,14 @@ def release_frames(
         if error is not raised:
             error.__traceback__ = None
         pending.extend(_behind(error))
+
+
+def exceptions_of(attempts: Iterable[RoutingAttempt]) -> Iterator[BaseException | None]:
+    """Go through the exceptions of attempts, and of the attempts inside them."""
+    for attempt in attempts:
+        yield attempt.exception
+        if attempt.children:
+            yield from exceptions_of(attempt.children)
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:

@@ -1,16 +1,19 @@
 """How a router, its listener and the log learn of attempts and ends."""
 
+import inspect
 import logging
 from collections.abc import Awaitable
-from typing import cast
+from typing import TypeVar, cast
 
-from chatrouting._cancellation import is_cancellation
+from chatrouting._cancellation import cancel_count, is_cancellation, is_foreign_cancellation
 from chatrouting.attempt import RoutingAttempt
 from chatrouting.routing._errors import with_cause
-from chatrouting.routing._settings import CallSettings
+from chatrouting.routing._settings import CallSettings, Listener
 from chatrouting.routing.context import RoutingContext
 
 logger = logging.getLogger("chatrouting.routing")
+
+T = TypeVar("T")
 
 
 async def report(
@@ -26,15 +29,63 @@ async def report(
     """
     try:
         if settings.on_update is not None:
-            await settings.on_update(context, attempt, is_terminal)
+            await as_policy(settings.on_update(context, attempt, is_terminal))
     finally:
         if settings.listener is not None:
-            try:
-                told = settings.listener(context, attempt, is_terminal)
-                if hasattr(told, "__await__"):
-                    await cast("Awaitable[None]", told)
-            except Exception:
-                logger.exception("routing.listener_failed router=%s", settings.name)
+            await _tell(settings, settings.listener, (context, attempt, is_terminal))
+
+
+async def _tell(
+    settings: CallSettings,
+    listener: Listener,
+    told: tuple[RoutingContext, RoutingAttempt, bool],
+) -> None:
+    baseline = cancel_count()
+    try:
+        answer = listener(*told)
+        if hasattr(answer, "__await__"):
+            await cast("Awaitable[None]", answer)
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_foreign_cancellation(error, baseline):
+            raise
+        logger.exception("routing.listener_failed router=%s", settings.name)
+
+
+async def as_policy(waiting: Awaitable[T]) -> T:
+    """Await what a policy does.
+
+    Raises:
+        RuntimeError: If it raised a cancellation although its caller is not being cancelled: to
+            the caller's event loop that would look like a cancellation of its own.
+        BaseException: What else it raised.
+    """
+    baseline = cancel_count()
+    try:
+        return await waiting
+    except BaseException as error:
+        if is_foreign_cancellation(error, baseline):
+            raise cancelled_by_policy() from error
+        raise
+
+
+def cancelled_by_policy() -> RuntimeError:
+    """Make the error for a policy that raised a cancellation of its own."""
+    return RuntimeError(
+        "a policy raised a cancellation although its caller is not being cancelled; "
+        "something that it waited for was cancelled."
+    )
+
+
+def as_answer(answer: object) -> bool:
+    """Read what `should_failover` said.
+
+    Raises:
+        TypeError: If it is awaitable, which would always count as a yes.
+    """
+    if inspect.iscoroutine(answer):
+        answer.close()  # else Python warns that it was never awaited
+        raise TypeError("should_failover is asynchronous; it must be a plain function.")
+    return bool(answer)
 
 
 async def report_end(
@@ -46,7 +97,7 @@ async def report_end(
         BaseException: What the hook raised.
     """
     if settings.on_ended is not None:
-        await settings.on_ended(context, exception)
+        await as_policy(settings.on_ended(context, exception))
 
 
 def outranked(

@@ -7,22 +7,13 @@ from typing import TypeAlias
 import anyio
 
 from chatrouting._layers import StreamLayer
-from chatrouting.errors import (
-    AttemptTimeoutError,
-    ChatClientError,
-    FirstOutputTimeoutError,
-    RequestTimeoutError,
-)
+from chatrouting.errors import AttemptTimeoutError, ChatClientError, FirstOutputTimeoutError
+from chatrouting.routing._errors import request_timeout
 from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._settings import FailoverSettings
 
 #: When it is over, by the event loop's clock, and the error for that.
 Limit: TypeAlias = tuple[float, Callable[[], ChatClientError]]
-
-
-def request_timeout(where: str) -> RequestTimeoutError:
-    """Make the error for a request whose time ran out."""
-    return RequestTimeoutError(f"the request's timeout ran out {where}.")
 
 
 def limit_before_commit(
@@ -65,6 +56,7 @@ def set_limits_after_commit(
     if failover is None:
         return
     layer.stall_timeout = failover.stall_timeout
+    layer.has_output = has_output
     if attempt.timed_from is None:
         return
     used = anyio.current_time() - attempt.timed_from

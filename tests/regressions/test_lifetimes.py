@@ -117,6 +117,7 @@ def peak_memory():
 
 @pytest.mark.timeout(120)  # 41,000 calls, on a busy machine
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.timeout(120)
 async def test_twenty_thousand_failures_are_forgotten(anyio_backend, caplog):
     """[BR-73] 2 GB of prompts go through; not one is kept, nor an error that knows one."""
     caplog.set_level(logging.CRITICAL, "chatrouting")  # pytest would keep each line
