@@ -102,12 +102,12 @@ def as_messages(value: MessagesInput) -> tuple[ChatMessage, ...]:
     if type(value) is str:
         return (ChatMessage(Role.USER, value),)
     items: Any = value
-    if type(value) is tuple:
+    if type(value) is tuple or type(value) is list:
         for item in items:
             if type(item) is not ChatMessage:
                 break
         else:
-            return items  # type: ignore[no-any-return]  # each item was looked at
+            return tuple(items)
     if isinstance(value, str | ChatMessage | Mapping):
         return (_as_message(items),)
     if not isinstance(value, Iterable) or isinstance(value, bytes):

@@ -249,10 +249,9 @@ class RouterCall(StreamLayer):
         return timeout
 
     def _outcome(self, error: BaseException) -> AttemptOutcome:
-        if _cancellation.is_foreign_cancellation(error, self._baseline):
-            return AttemptOutcome.FAILED
         if not isinstance(error, Exception):
-            return AttemptOutcome.CANCELLED
+            is_foreign = _cancellation.is_foreign_cancellation(error, self._baseline)
+            return AttemptOutcome.FAILED if is_foreign else AttemptOutcome.CANCELLED
         if _cancellation.is_caller_cancelled(self._baseline):
             return AttemptOutcome.CANCELLED
         if isinstance(error, RefusedLocallyError):
