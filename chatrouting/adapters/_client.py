@@ -171,5 +171,7 @@ def read_answer(answer: Answer, parser: AnswerParser, errors: Errors) -> ChatRes
         raise
     except ValueError as error:
         raise errors.unreadable(str(error), headers=answer.headers) from None
+    except RecursionError:
+        raise errors.unreadable("JSON nested too deeply", headers=answer.headers) from None
     response.rate_limit_headers = rate_limit_headers(answer.headers)
     return response

@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 from anyio.lowlevel import current_token
 
 from chatrouting.adapters._errors import Errors
-from chatrouting.errors import ClientClosedError
+from chatrouting.adapters._outbound import unwritable
+from chatrouting.errors import BadRequestError, ClientClosedError
 
 if TYPE_CHECKING:
     import httpx2
@@ -52,13 +53,14 @@ class Answer:
         """Return the decoded body.
 
         Raises:
-            ResponseValidationError: If it is no JSON, such as the page of a gateway.
+            ResponseValidationError: If it is no JSON, such as the page of a gateway, or nested
+                too deeply.
         """
         try:
             return json.loads(self.content)
-        except ValueError:
+        except (ValueError, RecursionError):
             content_type = self.headers.get("content-type", "no content type").partition(";")[0]
-        found = f"{len(self.content)} bytes that are no JSON ({content_type})"
+        found = f"{len(self.content)} bytes that cannot be read as JSON ({content_type})"
         raise errors.unreadable(found, status=self.status, headers=self.headers)
 
 
@@ -142,43 +144,25 @@ class SDKConnection(ABC, Generic[SDKT]):
         """Send a request and read the whole answer.
 
         Raises:
+            BadRequestError: If the request holds what JSON or UTF-8 cannot.
             Exception: Whatever the SDK raises; see `Errors.translating`.
         """
         import httpx2  # noqa: PLC0415  # loaded when first used
 
-        answer: httpx2.Response = await self._client().post(
-            call.path,
-            cast_to=httpx2.Response,
-            body=call.body,
-            options=self._options(call.headers),
-            stream=False,
-        )
+        answer: httpx2.Response = await self._send(call, cast_to=httpx2.Response)
         return Answer(answer.status_code, answer.headers, answer.content)
 
     async def stream(self, call: Call) -> "HTTPAnswer":
         """Send a request and return the answer with its body unread; raises as `post` does."""
         import httpx2  # noqa: PLC0415  # loaded when first used
 
-        answer = await self._client().post(
-            call.path,
-            cast_to=httpx2.Response,
-            body=call.body | {"stream": True},
-            options=self._options(call.headers),
-            stream=True,
-        )
+        answer = await self._send(call, cast_to=httpx2.Response, stream=True)
         return cast("HTTPAnswer", answer)
 
     async def sdk_stream(self, call: Call) -> "SDKStream":
         """Send a request and return the SDK's own iteration; raises as `post` does."""
         event_class, stream_class = self._stream_classes(call.path)
-        stream = await self._client().post(
-            call.path,
-            cast_to=event_class,
-            body=call.body | {"stream": True},
-            options=self._options(call.headers),
-            stream=True,
-            stream_cls=stream_class,
-        )
+        stream = await self._send(call, cast_to=event_class, stream=True, stream_cls=stream_class)
         return cast("SDKStream", stream)
 
     async def aclose(self) -> None:
@@ -191,6 +175,30 @@ class SDKConnection(ABC, Generic[SDKT]):
         self._made.clear()
         if mine is not None:
             await mine.close()
+
+    async def _send(
+        self, call: Call, *, cast_to: Any, stream: bool = False, stream_cls: Any = None
+    ) -> Any:
+        try:
+            return await self._client().post(
+                call.path,
+                cast_to=cast_to,
+                body=call.body | {"stream": True} if stream else call.body,
+                options=self._options(call.headers),
+                stream=stream,
+                stream_cls=stream_cls,
+            )
+        except (TypeError, ValueError, RecursionError):
+            # Looked for only now: writing each body twice would cost every request.
+            reason = unwritable(call.body)
+            if reason is None:
+                raise
+        # Not from the encoder's error, which holds the prompt.
+        raise BadRequestError(
+            f"the request cannot be written as JSON: {reason}.",
+            provider=self.provider,
+            model=call.body.get("model"),
+        )
 
     def _client(self) -> SDKT:
         self.check_open()

@@ -3,7 +3,8 @@
 import base64
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from chatrouting.contents import DataContent, ToolCallContent
@@ -96,16 +97,67 @@ def data_url(content: DataContent) -> str:
 
 
 def arguments_text(call: ToolCallContent) -> str:
-    """Write arguments as JSON text: the model's own text where it still says the same."""
+    """Write arguments as JSON text: the model's own text where it still says the same.
+
+    Raises:
+        BadRequestError: If they hold what JSON cannot.
+    """
     if call.raw_arguments is not None and _spells(call.raw_arguments, call.arguments):
         return call.raw_arguments
-    return json.dumps(dict(call.arguments), ensure_ascii=False)
+    try:
+        return json.dumps(dict(call.arguments), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        reason = unwritable(dict(call.arguments))
+    raise BadRequestError(
+        f"the arguments of tool call {call.call_id!r} cannot be written as JSON: {reason}."
+    )
+
+
+def unwritable(value: object) -> str | None:
+    """Say what of a body or a part of one cannot be written as JSON; None if all of it can.
+
+    The place is told, and not what stands there, which may be the prompt.
+    """
+    try:
+        return _unwritable(value, "")
+    except RecursionError:
+        return "it is nested too deeply"
+
+
+def _unwritable(value: object, place: str) -> str | None:
+    if isinstance(value, str):
+        return None if _is_unicode(value) else f"{place} holds half of a surrogate pair"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{place} is {value}"
+    if value is None or isinstance(value, int):
+        return None
+    items: Iterable[tuple[object, object]]
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(cast("Sequence[object]", value))
+    else:
+        return f"{place} is of the type {type(value).__name__}"
+    for key, held in items:
+        inside = f"{place}[{key!a}]"
+        found = _unwritable(key, f"the key of {inside}") or _unwritable(held, inside)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _spells(raw: str, arguments: Mapping[str, Any]) -> bool:
     try:
         return bool(json.loads(raw) == dict(arguments))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -35,6 +35,8 @@ _TRAILING_SECONDS: Final = 1.0
 #: Enough of a body that is no event stream to find an error object in it.
 _REFUSAL_BYTES: Final = 16_384
 _UNREADABLE: Final = "holds an event that cannot be read"
+#: What reading foreign JSON raises: the second where it is nested too deeply.
+_NO_EVENT: Final = (ValueError, RecursionError)
 
 
 class StreamParser(Protocol):
@@ -169,7 +171,7 @@ class UpdateSource(ABC):
             updates = feed(*event)
         except ChatClientError as error:
             self._fail_with(error)
-        except ValueError as error:
+        except _NO_EVENT as error:
             self._fail(_UNREADABLE, error)
         else:
             for update in updates:
@@ -211,7 +213,7 @@ class UpdateSource(ABC):
                 return await read()
         except StopAsyncIteration:
             return None
-        except ValueError as error:
+        except _NO_EVENT as error:
             self._fail(_UNREADABLE, error)
         except Exception as error:
             redact(error, stop)
@@ -277,7 +279,7 @@ class SSESource(UpdateSource):
         self._has_ended = True
         try:
             decoded = json.loads(body)
-        except ValueError:
+        except _NO_EVENT:
             decoded = None
         if holds_error(decoded):
             self._failure = self._errors.of_answer(status=200, headers=self._headers, body=decoded)

@@ -97,7 +97,7 @@ def _input(content: ToolCallContent) -> dict[str, Any]:
         return dict(content.arguments)
     try:
         parsed = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {RAW_ARGUMENTS: raw}
     return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {RAW_ARGUMENTS: raw}
 
