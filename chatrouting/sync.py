@@ -8,7 +8,9 @@ would stand still while it waits. For throughput use the async clients.
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
 from typing import Literal, Self, TypeVar, final
+from weakref import WeakSet
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -75,28 +77,48 @@ class _LoopThread:
 
 
 @final
+class _Reader:
+    """A stream, as it is read and ended in the loop."""
+
+    def __init__(self, stream: ResponseStream) -> None:
+        self.stream = stream
+        self._ends_after_read = False
+
+    async def next(self) -> ChatResponseUpdate | None:
+        # StopAsyncIteration cannot pass through a future.
+        update = await anext(self.stream, None)
+        if self._ends_after_read:
+            await self.stream.aclose()
+        return update
+
+    async def end(self) -> None:
+        """End the stream early; one that is being read now, after that read."""
+        try:
+            await self.stream.aclose()
+        except anyio.BusyResourceError:
+            self._ends_after_read = True
+
+
+@final
 class SyncResponseStream(NeverCopied):
     """A stream for code that does not await: an iterator and a context manager.
 
     Read it to its end or close it, as its async original.
     """
 
-    def __init__(self, stream: ResponseStream, loop: _LoopThread) -> None:
-        self._stream = stream
+    def __init__(self, reader: _Reader, loop: _LoopThread) -> None:
+        self._reader = reader
+        self._stream = reader.stream
         self._loop = loop
 
     def __iter__(self) -> Iterator[ChatResponseUpdate]:
         return self
 
     def __next__(self) -> ChatResponseUpdate:
-        update = self._loop.call(self._next)
+        update = self._loop.call(self._reader.next)
         if update is None:
             raise StopIteration
         return update
-
-    async def _next(self) -> ChatResponseUpdate | None:
-        # StopAsyncIteration cannot pass through a future.
-        return await anext(self._stream, None)
 
     def get_final_response(self) -> ChatResponse:
         """Read what is left and return the whole answer.
@@ -134,8 +156,9 @@ class SyncResponseStream(NeverCopied):
 class SyncChatClient(SharedWhenCopied):
     """Puts a chat client behind plain functions, from any thread.
 
-    Owns the client: closing closes it, in the loop that it has run in. The loop's thread starts
-    with the first call and does not keep the process from ending.
+    Owns the client: closing closes it, in the loop that it has run in, and before it the streams
+    that are still open. The loop's thread starts with the first call and does not keep the process
+    from ending.
     """
 
     def __init__(
@@ -156,6 +179,7 @@ class SyncChatClient(SharedWhenCopied):
         self._backend = backend
         self._lock = threading.Lock()
         self._running: _LoopThread | None = None
+        self._readers: WeakSet[_Reader] = WeakSet()
         self._is_closed = False
 
     def get_response(
@@ -178,13 +202,18 @@ class SyncChatClient(SharedWhenCopied):
             ClientClosedError: If the client was closed.
         """
         loop = self._loop()
-        return SyncResponseStream(self._client.get_streaming_response(messages, options), loop)
+        reader = _Reader(self._client.get_streaming_response(messages, options))
+        with self._lock:
+            if self._is_closed:
+                raise _closed()
+            self._readers.add(reader)
+        return SyncResponseStream(reader, loop)
 
     def close(self) -> None:
-        """Close the client and end its loop; may be called more than once.
+        """Close open streams and the client, and end the loop; may be called more than once.
 
         Raises:
-            Exception: What closing the client raised; the loop has ended all the same.
+            Exception: What closing raised; the rest is closed and the loop has ended all the same.
         """
         with self._lock:
             if self._is_closed:
@@ -192,9 +221,15 @@ class SyncChatClient(SharedWhenCopied):
             self._is_closed = True
             loop = self._running or _LoopThread(self._backend)
         try:
-            loop.call(self._client.aclose)
+            loop.call(self._close_all)
         finally:
             loop.stop()
+
+    async def _close_all(self) -> None:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._client.aclose)
+            for reader in self._readers:
+                stack.push_async_callback(reader.end)
 
     def __enter__(self) -> Self:
         return self

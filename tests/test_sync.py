@@ -1,16 +1,27 @@
 """`SyncChatClient`: plain functions over an async client."""
 
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 
 import anyio
 import pytest
 
-from chatrouting import OrderedFailoverChatClient
+from chatrouting import DelegatingChatClient, OrderedFailoverChatClient
 from chatrouting.errors import ClientClosedError, OverloadedError, StreamClosedError
 from chatrouting.sync import SyncChatClient
-from chatrouting.testing import ScriptedChatClient, fails, finishes, waits
+from chatrouting.testing import (
+    Gate,
+    ScriptedChatClient,
+    fails,
+    finishes,
+    raises_on_close,
+    runs,
+    waits,
+    waits_for,
+)
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -151,6 +162,118 @@ def test_a_stream_outlived_by_nothing_says_that_its_client_was_closed():
     with pytest.raises(ClientClosedError):
         next(stream)
     stream.close()
+
+
+@BACKENDS
+def test_closing_closes_the_streams_that_are_half_read(backend):
+    """As leaving the block does on the async side, and before what they read from is closed."""
+    order = []
+    leaf = ScriptedChatClient("a", "b")
+    client = SyncChatClient(Ordered(leaf, order), backend=backend)
+    half_read = client.get_streaming_response("hi")
+    next(half_read)
+    never_read = client.get_streaming_response("hi")
+
+    client.close()
+
+    assert order == ["stream", "client"]
+    assert (leaf.streams_opened, leaf.streams_closed) == (1, 1)
+    assert half_read.partial_response.text == "a"
+    for stream in (half_read, never_read):
+        with pytest.raises(ClientClosedError):
+            next(stream)
+
+
+class Ordered(DelegatingChatClient):
+    """Writes down in which order it and its streams are closed."""
+
+    def __init__(self, inner, order):
+        super().__init__(inner)
+        self.order = order
+
+    def get_streaming_response(self, messages, options=None):
+        async def on_end(error):
+            self.order.append("stream")
+
+        return super().get_streaming_response(messages, options).tap(on_end=on_end)
+
+    async def aclose(self):
+        self.order.append("client")
+        await super().aclose()
+
+
+def test_a_stream_that_fails_to_close_keeps_nothing_else_open():
+    leaf = ScriptedChatClient("a", raises_on_close(OverloadedError), "b")
+    client = SyncChatClient(leaf)
+    streams = [client.get_streaming_response("hi") for _ in range(2)]
+    for stream in streams:
+        next(stream)
+
+    with pytest.raises(OverloadedError):
+        client.close()
+
+    assert leaf.streams_closed == 2
+    assert leaf.close_count == 1
+    assert "chatrouting-sync" not in {thread.name for thread in threading.enumerate()}
+
+
+@BACKENDS
+def test_a_stream_that_another_thread_reads_is_closed_after_that_read(backend):
+    reading, closing = threading.Event(), Gate()
+    leaf = ScriptedChatClient("a", runs(lambda call: reading.set()), waits_for(closing), "b", "c")
+    client = SyncChatClient(Opening(leaf, closing), backend=backend)
+    stream = client.get_streaming_response("hi")
+    texts = [next(stream).text]
+    reader = threading.Thread(target=lambda: texts.append(next(stream).text))
+    reader.start()
+    reading.wait()
+
+    client.close()
+    reader.join()
+
+    assert texts == ["a", "b"]
+    assert leaf.streams_closed == 1
+
+
+class Opening(DelegatingChatClient):
+    """Opens a gate when it is closed, so after its streams."""
+
+    def __init__(self, inner, gate):
+        super().__init__(inner)
+        self.gate = gate
+
+    async def aclose(self):
+        self.gate.open()
+        await super().aclose()
+
+
+def test_a_stream_that_is_dropped_is_forgotten():
+    client = SyncChatClient(ScriptedChatClient("a"))
+    dropped = weakref.ref(client.get_streaming_response("hi"))
+    gc.collect()
+    assert dropped() is None
+    client.close()
+
+
+def test_a_stream_asked_for_while_the_client_is_closed_is_refused():
+    def close(call):
+        client.close()
+
+    client = SyncChatClient(CallingClient(close))
+    with pytest.raises(ClientClosedError):
+        client.get_streaming_response("hi")
+
+
+class CallingClient(DelegatingChatClient):
+    """Calls a function while it is asked for a stream."""
+
+    def __init__(self, function):
+        super().__init__(ScriptedChatClient("a"))
+        self.function = function
+
+    def get_streaming_response(self, messages, options=None):
+        self.function(messages)
+        return super().get_streaming_response(messages, options)
 
 
 def test_an_interrupt_cancels_the_request_and_does_not_wait_for_it():
