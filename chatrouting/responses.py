@@ -218,7 +218,15 @@ class ChatResponse:
         return fold.response(is_complete=is_complete)
 
     def to_updates(self) -> tuple[ChatResponseUpdate, ...]:
-        """Return updates that fold into this response: one for each message, and a last one."""
+        """Return updates that tell of this response: one for each message, and a last one.
+
+        What came from a fold folds into an equal response again. Of one that was made otherwise
+        the fold makes less, because updates are told apart by nothing else than what they say:
+        neighbouring messages become one unless both have a role, an author name or an id in which
+        they differ (so two assistant messages without ids do), neighbouring contents of one kind
+        are joined, and properties of a message without an id become those of the response.
+        `attempts` and `raw_representation` are in no update.
+        """
         updates = [
             ChatResponseUpdate(
                 message.contents,

@@ -437,6 +437,15 @@ def test_what_was_folded_comes_apart_and_folds_again(updates):
     assert fold(*response.to_updates()) == response
 
 
+def test_what_no_update_can_tell_is_lost_when_a_response_comes_apart():
+    """Two messages without ids look like one, and its properties like those of the response."""
+    first = ChatMessage(ASSISTANT, "a", additional_properties={"x": 1})
+    response = ChatResponse([first, ChatMessage(ASSISTANT, "b")])
+    folded = fold(*response.to_updates())
+    assert folded.messages == (ChatMessage(ASSISTANT, "ab"),)
+    assert folded.additional_properties == {"x": 1}
+
+
 @given(UPDATES, st.data())
 def test_a_fold_of_a_fold_is_the_same_as_one_fold(updates, data):
     """Whoever folds a part of a stream and passes on the result loses no text and no call."""
