@@ -24,7 +24,7 @@ class Intents:
         train: All examples, none twice in a route.
         validation: May be empty.
         test: What is reported on.
-        strange_validation: Texts that belong to no route; may be empty.
+        strange_validation: Texts that belong to no route, for fitting; may be empty.
         strange_test: Likewise.
     """
 
@@ -73,7 +73,7 @@ def _load(name: str, file: str, groups: Mapping[str, str]) -> Intents:
         {route: list(texts) for route, texts in train.items()},
         rest.get("val", []),
         rest["test"],
-        [text for _, text in rest.get("oos_val", [])],
+        [text for split in ("oos_train", "oos_val") for _, text in rest.get(split, [])],
         [text for _, text in rest.get("oos_test", [])],
     )
 

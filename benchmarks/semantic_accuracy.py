@@ -31,9 +31,9 @@ RULES: tuple[ScoreAggregation, ...] = get_args(ScoreAggregation)
 TOP_K = 5
 THEIRS = ("mean", "max", "sum")
 EXAMPLES = (5, 20, None)
-#: Wanted is 85 %. The validation split holds 100 texts that belong nowhere, so that what is counted
-#: there is some 3 points off.
-MINIMUM_REJECTION = 0.88
+#: Wanted is 85 %. Among the 200 texts to fit on that is some 2.5 points off, so the least of some
+#: was taken that reached more than 87.5 % there by cross-validation, whatever the draw.
+MINIMUM_REJECTION = 0.9
 
 Vectors = Mapping[str, np.ndarray[Any, np.dtype[np.float32]]]
 #: Accuracies in percent, one for each draw.
@@ -108,7 +108,8 @@ def scores(decisions: Sequence[SemanticDecision]) -> list[float]:
 async def measure_strange(intents: Intents, vectors: Vectors, draws: int) -> Accuracies:
     """Measure how texts that belong nowhere are told, at 20 examples, by `blend`.
 
-    Thresholds are fitted on the validation splits and counted on the test splits.
+    Thresholds are fitted on the validation splits, and on what the training split holds of texts
+    that belong nowhere; they are counted on the test splits.
     """
     found: Accuracies = {"auroc": [], "in scope": [], "rejected": []}
     queries = [text for _, text in intents.validation] + list(intents.strange_validation)
