@@ -57,8 +57,13 @@ class Fails(Step):
         raise self.exception()
 
     def exception(self) -> BaseException:
-        """Return the exception, a new one if a class was given."""
-        return self.error("scripted failure") if isinstance(self.error, type) else self.error
+        """Return the exception: a new one if a class was given, else the given one as if new.
+
+        Python adds to a traceback at each raise, and a script may be played thousands of times.
+        """
+        if isinstance(self.error, type):
+            return self.error("scripted failure")
+        return self.error.with_traceback(None)
 
 
 @final

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator
 from types import AsyncGeneratorType
 from typing import Any
@@ -529,3 +530,14 @@ def test_importing_the_kit_loads_neither_trio_nor_an_sdk():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+async def test_an_exception_raised_again_does_not_keep_the_frames_of_earlier_calls():
+    error = OverloadedError("busy")
+    client = ScriptedChatClient(fails(error))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(OverloadedError):
+            await client.get_response("hi")
+        depths.append(len(list(traceback.walk_tb(error.__traceback__))))
+    assert len(set(depths)) == 1
