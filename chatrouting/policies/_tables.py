@@ -64,6 +64,8 @@ _WORDS: Final[Mapping[FailureKind, tuple[str, ...]]] = {
         "modelnotreadyexception",
         "unavailable",
     ),
+    # A model that wrote its call wrongly may write it rightly the next time.
+    FailureKind.SERVER_ERROR: ("tool_use_failed",),
     FailureKind.TIMEOUT: (
         "timeout_error",
         "timeout",

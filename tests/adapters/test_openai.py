@@ -172,7 +172,11 @@ ARGUMENTS = {
     "seed": 3,
     "response_format": {
         "type": "json_schema",
-        "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
+        "json_schema": {
+            "name": "answer",
+            "schema": {"type": "object", "additionalProperties": False, "required": []},
+            "strict": True,
+        },
     },
     "tools": [
         {

@@ -478,6 +478,8 @@ def test_what_else_a_server_says_is_kept_once():
     updates, response = stream(
         {**chunk({"content": "a"}), **facts},
         {**chunk({"content": "b"}), **facts},
+        {**chunk({"content": ""}), **facts, "service_tier": "flex"},
+        {**chunk({"content": "B"}), **facts, "service_tier": "default"},
         chunk({"content": "c", "annotations": [{"type": "url_citation"}]}),
         {
             "choices": [
@@ -490,12 +492,14 @@ def test_what_else_a_server_says_is_kept_once():
     assert [update.additional_properties for update in updates] == [
         facts,
         None,
+        {"service_tier": "flex"},
+        {"service_tier": "default"},
         {"annotations": [{"type": "url_citation"}]},
         {"content_filter_results": {"x": 1}},
         {"logprobs": {"content": []}},
         {"token_ids": [7]},
     ]
-    assert response.text == "abcde"
+    assert response.text == "abBcde"
 
 
 @pytest.mark.parametrize(

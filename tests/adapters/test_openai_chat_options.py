@@ -12,6 +12,7 @@ from chatrouting.options import ChatOptions, JsonSchemaFormat, RoutingHints, Too
 MESSAGES = [{"role": "user", "content": "Hi"}]
 OPENAI = dialects.OPENAI
 SCHEMA = JsonSchemaFormat("answer", {"type": "object"}, strict=True)
+CLOSED = {"type": "object", "additionalProperties": False, "required": []}
 TOOL = Tool("f", "does f", {"type": "object", "properties": {"x": {}}}, strict=True)
 
 
@@ -57,7 +58,7 @@ def write(dialect=OPENAI, *, is_streaming=False, **options):
                     "type": "json_schema",
                     "json_schema": {
                         "name": "answer",
-                        "schema": {"type": "object"},
+                        "schema": CLOSED,
                         "strict": True,
                     },
                 }
@@ -73,7 +74,12 @@ def write(dialect=OPENAI, *, is_streaming=False, **options):
                         "function": {
                             "name": "f",
                             "description": "does f",
-                            "parameters": {"type": "object", "properties": {"x": {}}},
+                            "parameters": {
+                                "type": "object",
+                                "properties": {"x": {}},
+                                "additionalProperties": False,
+                                "required": ["x"],
+                            },
                             "strict": True,
                         },
                     },
@@ -216,7 +222,8 @@ def test_strict_goes_only_where_it_is_known():
     plain = replace(OPENAI, supports_strict=False)
     body = write(plain, tools=[TOOL], response_format=SCHEMA)
     assert "strict" not in body["tools"][0]["function"]
-    assert "strict" not in body["response_format"]["json_schema"]
+    assert body["tools"][0]["function"]["parameters"] == TOOL.parameters
+    assert body["response_format"]["json_schema"] == {"name": "answer", "schema": SCHEMA.schema}
 
 
 def test_mistral_says_any_for_required():

@@ -427,6 +427,7 @@ def test_reasoning_is_streamed_sealed_and_stamped():
     updates = read(
         CREATED,
         added(reasoning()),
+        delta("reasoning_summary_text", "", summary_index=0),
         delta("reasoning_summary_text", "One", summary_index=0),
         delta("reasoning_summary_text", ".", summary_index=0),
         delta("reasoning_summary_text", "Two.", summary_index=1),

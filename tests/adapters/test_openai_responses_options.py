@@ -22,7 +22,12 @@ LOOK_BODY = {
     "type": "function",
     "name": "look",
     "description": "Look up.",
-    "parameters": LOOK.parameters,
+    "parameters": {
+        "type": "object",
+        "properties": {"at": {"type": "string"}},
+        "additionalProperties": False,
+        "required": ["at"],
+    },
     "strict": True,
 }
 SCHEMA = {"type": "object", "properties": {}}
@@ -58,7 +63,7 @@ def test_without_options_a_request_is_stateless():
                     "format": {
                         "type": "json_schema",
                         "name": "answer",
-                        "schema": SCHEMA,
+                        "schema": {**SCHEMA, "additionalProperties": False, "required": []},
                         "strict": True,
                     }
                 }

@@ -1,7 +1,7 @@
 """Reading one answer as a source of updates."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import httpx2
@@ -405,3 +405,28 @@ async def test_an_sdk_that_ends_early_is_judged_alike(anyio_backend, items, erro
 async def test_an_sdk_stream_never_opened_is_not_closed(anyio_backend):
     stream = sdk_source(SDKStream())
     await stream.aclose()
+
+
+async def test_an_sdk_stream_need_not_be_a_generator(anyio_backend):
+    """A double in a test is often a plain iterator."""
+
+    class Plain:
+        items: ClassVar = [{"data": "a"}, {"data": "stop"}]
+        closed = 0
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            if not self.items:
+                raise StopAsyncIteration
+            return self.items.pop(0)
+
+        async def close(self):
+            self.closed += 1
+
+    inner = Plain()
+    stream = sdk_source(inner)
+    assert await texts(stream) == ["a", "stop"]
+    await stream.aclose()
+    assert inner.closed == 1

@@ -79,6 +79,7 @@ K = FailureKind
         (400, None, "invalid_request_error", "prompt is too long", K.CONTEXT_LENGTH_EXCEEDED),
         (400, None, "BadRequestError", "maximum context length is", K.CONTEXT_LENGTH_EXCEEDED),
         (400, None, "exceed_context_size_error", "", K.CONTEXT_LENGTH_EXCEEDED),
+        (400, "tool_use_failed", "invalid_request_error", "", K.SERVER_ERROR),
         (200, "vector_store_timeout", None, "", K.TIMEOUT),
         (200, "data_residency_mismatch", None, "", K.PERMISSION),
         (200, "unsupported_image_media_type", None, "", K.UNSUPPORTED),

@@ -18,6 +18,7 @@ from chatrouting.adapters._outbound import (
     log_dropped,
     merge_extras,
 )
+from chatrouting.adapters._schema import strict_schema
 from chatrouting.adapters.dialects import Dialect
 from chatrouting.errors import UnsupportedOptionError
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
@@ -103,9 +104,12 @@ def _response_format(value: str | JsonSchemaFormat, dialect: Dialect) -> Body:
             f"response_format is the schema {value.name!r}, but {dialect.name} holds no answer to "
             "a schema. Use response_format='json' and say the schema in the instructions."
         )
+    is_strict = value.strict if dialect.supports_strict else None
     schema: Body = {"name": value.name, "schema": dict(value.schema)}
-    if value.strict is not None and dialect.supports_strict:
-        schema["strict"] = value.strict
+    if is_strict:
+        schema["schema"] = strict_schema(value.schema)
+    if is_strict is not None:
+        schema["strict"] = is_strict
     return {"type": "json_schema", "json_schema": schema}
 
 
@@ -134,9 +138,11 @@ def _tool(tool: Tool, dialect: Dialect) -> Body:
     function: Body = {"name": tool.name}
     if tool.description is not None:
         function["description"] = tool.description
-    function["parameters"] = dict(tool.parameters or ANY_OBJECT)
-    if tool.strict is not None and dialect.supports_strict:
-        function["strict"] = tool.strict
+    is_strict = tool.strict if dialect.supports_strict else None
+    parameters = tool.parameters or ANY_OBJECT
+    function["parameters"] = strict_schema(parameters) if is_strict else dict(parameters)
+    if is_strict is not None:
+        function["strict"] = is_strict
     return {"type": "function", "function": function}
 
 

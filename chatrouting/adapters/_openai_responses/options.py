@@ -17,6 +17,7 @@ from chatrouting.adapters._outbound import (
     merge_extras,
     nothing_to_send,
 )
+from chatrouting.adapters._schema import strict_schema
 from chatrouting.errors import UnsupportedOptionError
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
 
@@ -93,7 +94,8 @@ def _fields(options: ChatOptions) -> Body:
 
 def _format(value: str | JsonSchemaFormat) -> Body:
     if isinstance(value, JsonSchemaFormat):
-        body: Body = {"type": "json_schema", "name": value.name, "schema": dict(value.schema)}
+        schema = strict_schema(value.schema) if value.strict else dict(value.schema)
+        body: Body = {"type": "json_schema", "name": value.name, "schema": schema}
         if value.strict is not None:
             body["strict"] = value.strict
         return body
@@ -117,8 +119,12 @@ def _add_tools(body: Body, options: ChatOptions, dropped: list[str], *, has_tool
 
 
 def _tool(tool: Tool) -> Body:
-    parameters = dict(tool.parameters or ANY_OBJECT)
-    body: Body = {"type": "function", "name": tool.name, "parameters": parameters}
+    parameters = tool.parameters or ANY_OBJECT
+    body: Body = {
+        "type": "function",
+        "name": tool.name,
+        "parameters": strict_schema(parameters) if tool.strict else dict(parameters),
+    }
     if tool.description is not None:
         body["description"] = tool.description
     if tool.strict is not None:
