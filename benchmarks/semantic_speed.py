@@ -17,11 +17,7 @@ import peers
 from _measure import Measure, Samples, rotate
 from _report import Report, arguments, number
 
-from chatrouting.semantic import (
-    CallableEmbeddingGenerator,
-    ScoreAggregation,
-    SemanticRoutingChatClient,
-)
+from chatrouting.semantic import ScoreAggregation, SemanticRoutingChatClient
 from chatrouting.testing import ScriptedChatClient
 
 DIMENSIONS = (256, 384)
@@ -56,6 +52,21 @@ def per_call(call: Callable[[], Awaitable[object]], repeat: int) -> Measure:
     return measure
 
 
+class Ready:
+    """An encoder that looks vectors up."""
+
+    def __init__(self, vectors: Mapping[str, Matrix]) -> None:
+        self._vectors = vectors
+
+    async def generate(self, texts: list[str]) -> Matrix:
+        """Return one row for each text."""
+        found = [self._vectors[text] for text in texts]
+        return found[0][None] if len(found) == 1 else np.stack(found)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
 async def bare(rows: Matrix, query: Matrix) -> object:
     """Find the nearest rows as plain numpy does."""
     unit = query / np.float32(np.linalg.norm(query))
@@ -79,14 +90,11 @@ async def cases(count: int, dimension: int, repeat: int) -> dict[str, Measure]:
         f"route {start // width}": texts[start : start + width] for start in range(0, count, width)
     }
 
-    async def embed(asked: list[str]) -> Matrix:
-        return np.stack([vectors[text] for text in asked])
-
     found: dict[str, Measure] = {BARE: per_call(partial(bare, rows, query), repeat)}
     expected = f"route {count // 2 // width}"
     for label, (rule, top_k) in RULES.items():
         router = SemanticRoutingChatClient(
-            CallableEmbeddingGenerator(embed),
+            Ready(vectors),
             {name: (ScriptedChatClient(name), own) for name, own in examples.items()},
             ScriptedChatClient("default"),
             score_aggregation=rule,
