@@ -50,6 +50,13 @@ class RoutingContext(NeverCopied):
         selection: The `Selection` that `select_client` last returned, None if it was no such.
     """
 
+    messages: tuple[ChatMessage, ...]
+    is_streaming: bool
+    request_id: str
+    parent: "RoutingContext | None"
+    deadline: float
+    selection: Selection | None
+
     __slots__ = (
         "_attempts",
         "_is_tried",
@@ -109,7 +116,7 @@ class RoutingContext(NeverCopied):
         self.messages = messages
         self.parent = parent
         self.deadline = math.inf
-        self.selection: Selection | None = None
+        self.selection = None
         self._routes = routes
         self._is_tried = [False] * len(routes.names)
         self._refused: tuple[ChatClient, ...] = ()
