@@ -474,14 +474,23 @@ async def replaying(api, reply):
         yield sdk
 
 
-async def least_cost(action, repetitions=5):
-    """Seconds of processor time, the least of some runs: others share this machine."""
-    costs = []
-    for _ in range(repetitions):
-        started = time.thread_time()
-        await action()
-        costs.append(time.thread_time() - started)
-    return min(costs)
+async def cost(action):
+    """Seconds of processor time that an action takes. What shares the machine only adds to it."""
+    started = time.thread_time()
+    await action()
+    return time.thread_time() - started
+
+
+async def least_cost(action, repetitions):
+    return min([await cost(action) for _ in range(repetitions)])
+
+
+async def costs_less(action, limit):
+    """Say whether an action takes less than `limit`: one run of many proves it."""
+    for _ in range(100):
+        if await cost(action) < limit:
+            return True
+    return False
 
 
 @untraced
@@ -501,7 +510,7 @@ async def test_a_long_conversation_does_not_hold_up_the_event_loop(anyio_backend
         client = api.client_class(sdk, api.model)
         await client.get_response(messages)
 
-        assert await least_cost(lambda: client.get_response(messages), 20) < 0.005
+        assert await costs_less(lambda: client.get_response(messages), 0.005)
 
 
 #: How many times less than the SDK's own iteration an update costs at least. The Anthropic SDK
@@ -531,7 +540,8 @@ async def test_an_update_costs_a_fraction_of_the_sdks_own_iteration(anyio_backen
     async with replaying(api, Reply(["word "] * 300)) as sdk:
         client = api.client_class(sdk, api.model)
         await ours()
-        assert await least_cost(ours) * CHEAPER[api.name] < await least_cost(theirs, 3)
+        limit = await least_cost(theirs, 3) / CHEAPER[api.name]
+        assert await costs_less(ours, limit)
 
 
 @pytest.mark.filterwarnings("error:Async generator:ResourceWarning")
