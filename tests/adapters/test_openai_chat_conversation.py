@@ -356,6 +356,12 @@ def test_reasoning_details_go_back_as_they_came():
     ]
 
 
+@pytest.mark.parametrize("signature", ["not JSON", "{}", "7"])
+def test_reasoning_details_that_nobody_can_read_are_left_out(signature):
+    given = message("assistant", ReasoningContent("hm", signature, "openrouter"), "a")
+    assert write(given, dialect=dialects.OPENROUTER)[0].get("reasoning_details", []) == []
+
+
 def test_extras_of_calls_go_back_where_they_are_wanted():
     extra = {"extra_content": {"google": {"thought_signature": "s"}}}
     call = ToolCallContent("c", "f", {}, additional_properties=extra)

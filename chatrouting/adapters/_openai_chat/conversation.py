@@ -274,8 +274,11 @@ def _details(content: ReasoningContent) -> list[Any]:
     """Give reasoning details back as they came; the signature holds them."""
     if content.signature is None:
         return [{"type": "reasoning.text", "text": content.text}]
-    details: list[Any] = json.loads(content.signature)
-    return details
+    try:
+        details: list[Any] = json.loads(content.signature)
+    except ValueError:
+        return []  # not what this adapter wrote, so nobody could read it
+    return details if isinstance(details, list) else []
 
 
 def _unsupported(what: str) -> UnsupportedOptionError:
