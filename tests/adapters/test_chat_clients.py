@@ -496,9 +496,10 @@ async def costs_less(action, limit):
 @untraced
 @pytest.mark.parametrize("form", ["mappings", "contents"])
 async def test_a_long_conversation_does_not_hold_up_the_event_loop(anyio_backend, api, form):
-    """200 messages and their answer cost under 5 ms in all.
+    """200 messages and their answer cost 2 to 5 ms on a quiet machine.
 
-    The OpenAI SDK's own methods walk them against its type unions, for 50 to 180 ms.
+    The OpenAI SDK's own methods walk them against its type unions, for 50 to 180 ms; the bound
+    lies between, so that a busy machine does not decide.
     """
     words = [f"message {number} " + "word " * 40 for number in range(199)]
     roles = ["user", "assistant"] * 100
@@ -510,7 +511,7 @@ async def test_a_long_conversation_does_not_hold_up_the_event_loop(anyio_backend
         client = api.client_class(sdk, api.model)
         await client.get_response(messages)
 
-        assert await costs_less(lambda: client.get_response(messages), 0.005)
+        assert await costs_less(lambda: client.get_response(messages), 0.02)
 
 
 #: How many times less than the SDK's own iteration an update costs at least. The Anthropic SDK
