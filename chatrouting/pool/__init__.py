@@ -1,0 +1,10 @@
+"""The room of endpoint pools: many endpoints of one model, used as if they were one.
+
+In comes a request for any of them; out goes an endpoint, and later how the attempt went. `endpoint`
+is what a member is, `policy` how the pool treats them, `health` what it remembers of each, `pool`
+the object that holds it all together. Next room: `routing`, which asks the chosen member.
+"""
+
+from chatrouting.pool.endpoint import ApiKey, Endpoint, EndpointMode, Identity
+
+__all__ = ["ApiKey", "Endpoint", "EndpointMode", "Identity"]
