@@ -27,7 +27,16 @@ _PHRASE: Final = re.compile(
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PHRASE_UNITS: Final = {"mil": 0.001, "sec": 1.0, "min": 60.0}
 
-_PREFIXES: Final = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
+#: "x-ratelimitbysize-" and "x-rate-limit-" are spellings in use; the families of Anthropic's other
+#: tiers lack the word.
+_PREFIXES: Final = (
+    "x-ratelimit",
+    "x-rate-limit",
+    "ratelimit",
+    "anthropic-ratelimit-",
+    "anthropic-priority-",
+    "anthropic-fast-",
+)
 _HINTS: Final = ("retry-after", "retry-after-ms", "x-ms-retry-after-ms")
 
 #: Resets are bookkeeping of the provider, not a request to wait: an hour is the most we believe.
@@ -51,7 +60,7 @@ def parse_retry_after(headers: Mapping[str, str], *, now: datetime | None) -> fl
     """
     lower = {name.lower(): value for name, value in headers.items()}
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
-        milliseconds = _first(lower.get(name), _number)
+        milliseconds = _first(lower.get(name), parse_number)
         if milliseconds is not None:
             return milliseconds / 1000
     for read in (_seconds, partial(_date, now=now)):
@@ -96,6 +105,34 @@ def parse_http_date(text: str) -> datetime | None:
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
+def parse_number(text: str) -> float | None:
+    """Read a plain decimal number; None if it is none, negative or not finite."""
+    return _finite(float(text)) if _NUMBER.fullmatch(text) else None
+
+
+def parse_reset(text: str, now: datetime | None) -> float | None:
+    """Read when a limit is reset.
+
+    Args:
+        text: Seconds, a duration such as "6m0s" or "20ms", a time in RFC 3339, or the seconds or
+            milliseconds of an epoch.
+        now: An aware time that points in time are measured from; None leaves those unread.
+
+    Returns:
+        Seconds from now, 0.0 for what has passed; None if unreadable.
+    """
+    text = text.strip()
+    value = _seconds(text)
+    if value is None:
+        return _timestamp(text, now)
+    if value < _EPOCH_SECONDS:
+        return value
+    if now is None:
+        return None
+    epoch = value / 1000 if value >= _EPOCH_MILLISECONDS else value
+    return max(0.0, epoch - now.timestamp())
+
+
 def _first(text: str | None, read: Callable[[str], float | None]) -> float | None:
     """Read a value that may be several header lines joined by commas: the first readable one."""
     if text is None:
@@ -109,14 +146,10 @@ def _first(text: str | None, read: Callable[[str], float | None]) -> float | Non
     return None
 
 
-def _number(text: str) -> float | None:
-    return _finite(float(text)) if _NUMBER.fullmatch(text) else None
-
-
 def _seconds(text: str) -> float | None:
     """Plain decimal seconds, or a duration such as "6m0s" or "20ms"."""
     if _DURATION.fullmatch(text) is None:
-        return _number(text)
+        return parse_number(text)
     parts = _DURATION_PART.findall(text)
     return _finite(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
@@ -138,7 +171,7 @@ def _reset_of_exhausted(lower: Mapping[str, str], now: datetime | None) -> float
     waits = [
         min(wait, _LONGEST_RESET)
         for remaining, reset in _limits(lower)
-        if _is_used_up(remaining) and (wait := _reset(reset, now)) is not None
+        if _is_used_up(remaining) and (wait := parse_reset(reset, now)) is not None
     ]
     return max(waits, default=None)
 
@@ -157,21 +190,8 @@ def _limits(lower: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def _is_used_up(remaining: str) -> bool:
-    value = _number(remaining.strip().removeprefix("-"))
+    value = parse_number(remaining.strip().removeprefix("-"))
     return value == 0 or (value is not None and remaining.strip().startswith("-"))
-
-
-def _reset(text: str, now: datetime | None) -> float | None:
-    text = text.strip()
-    value = _seconds(text)
-    if value is None:
-        return _timestamp(text, now)
-    if value < _EPOCH_SECONDS:
-        return value
-    if now is None:
-        return None
-    epoch = value / 1000 if value >= _EPOCH_MILLISECONDS else value
-    return max(0.0, epoch - now.timestamp())
 
 
 def _timestamp(text: str, now: datetime | None) -> float | None:

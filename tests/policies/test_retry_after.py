@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from chatrouting.policies.retry_after import (
     parse_http_date,
+    parse_number,
+    parse_reset,
     parse_retry_after,
     rate_limit_headers,
     retry_after_in_text,
@@ -179,6 +181,34 @@ def test_only_rate_limit_headers_are_kept():
         "retry-after": "2",
     }
     assert rate_limit_headers({"date": "x"}) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x-ratelimitbysize-remaining-minute",
+        "ratelimitbysize-reset",
+        "x-rate-limit-reset-tokens",
+        "anthropic-priority-input-tokens-remaining",
+        "anthropic-fast-output-tokens-limit",
+    ],
+)
+def test_other_spellings_of_the_families_are_kept(name):
+    """[quota R12] What a provider says of its limits stays with the answer, as it was said."""
+    assert rate_limit_headers({name.title(): "1"}) == {name: "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1.5", 1.5), ("6m0s", 360.0), ("2026-12-01T12:00:30Z", 30.0), ("soon", None), ("-1", None)],
+)
+def test_a_reset_is_read_in_any_form(text, seconds):
+    assert parse_reset(f" {text} ", NOW) == seconds
+
+
+@pytest.mark.parametrize(("text", "number"), [("20", 20.0), ("-1", None), ("1e3", None), ("", None)])
+def test_a_number_is_plain_decimals(text, number):
+    assert parse_number(text) == number
 
 
 def test_http_dates_are_aware():
