@@ -206,7 +206,9 @@ def test_a_reset_is_read_in_any_form(text, seconds):
     assert parse_reset(f" {text} ", NOW) == seconds
 
 
-@pytest.mark.parametrize(("text", "number"), [("20", 20.0), ("-1", None), ("1e3", None), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("20", 20.0), ("-1", None), ("1e3", None), ("", None)]
+)
 def test_a_number_is_plain_decimals(text, number):
     assert parse_number(text) == number
 
