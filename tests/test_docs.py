@@ -19,11 +19,13 @@ import contextlib
 import doctest
 import inspect
 import io
+import os
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,29 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+def in_reading_order() -> list[tuple[str, str]]:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    return re.findall(r"^\d+\. \[([^\]]+)\]\(([^)]+)\)", index, re.MULTILINE)
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = {ROOT / "docs" / path for _, path in in_reading_order()}
+    assert listed == {*PAGES} - {ROOT / "README.md", ROOT / "docs" / "index.md"}
+
+
+def test_every_page_ends_with_the_next_one() -> None:
+    """Whoever reads from the index on meets every page, in the order of its list."""
+    order = in_reading_order()
+    wrong: list[str] = []
+    for (_, path), (title, following) in pairwise(order):
+        page = ROOT / "docs" / path
+        last = page.read_text("utf-8").splitlines()[-1]
+        link = os.path.relpath(ROOT / "docs" / following, page.parent)
+        if last != f"Next: [{title}]({link}).":
+            wrong.append(f"{path}: {last}")
+    assert wrong == []
 
 
 # The runner itself.
