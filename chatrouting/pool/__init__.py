@@ -6,5 +6,7 @@ the object that holds it all together. Next room: `routing`, which asks the chos
 """
 
 from chatrouting.pool.endpoint import ApiKey, Endpoint, EndpointMode, Identity
+from chatrouting.pool.faults import Fault, Verdict
+from chatrouting.pool.policy import PoolPolicy
 
-__all__ = ["ApiKey", "Endpoint", "EndpointMode", "Identity"]
+__all__ = ["ApiKey", "Endpoint", "EndpointMode", "Fault", "Identity", "PoolPolicy", "Verdict"]

@@ -23,12 +23,12 @@ def check_whole(name: str, value: object, *, least: int | None, optional: bool =
     """
     if value is None and optional:
         return
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or (least is not None and value < least):
-        bound = "" if least is None else f", at least {least}"
-        raise ConfigurationError(
-            f"{name} is {value!r}; expected a whole number{bound}{_or_none(optional=optional)}."
-        )
+    if isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least):
+        return
+    bound = "" if least is None else f", at least {least}"
+    raise ConfigurationError(
+        f"{name} is {value!r}; expected a whole number{bound}{_or_none(optional=optional)}."
+    )
 
 
 def check_number(
@@ -73,10 +73,10 @@ def check_word(name: str, value: object, words: type[WordT]) -> WordT:
     Raises:
         ConfigurationError: If it means none.
     """
-    try:
-        return words(value)
-    except ValueError:
-        known = ", ".join(repr(word.value) for word in words)
+    for word in words:
+        if word.value == value:
+            return word
+    known = ", ".join(repr(word.value) for word in words)
     raise ConfigurationError(f"{name} is {value!r}; expected one of {known}.")
 
 
