@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from chatrouting.testing import _chat, _embeddings, _errors, _messages, _responses
+from chatrouting.testing import _chat, _embeddings, _errors, _images, _messages, _responses
 from chatrouting.testing._json import JsonObject
 from chatrouting.testing._reply import ErrorBody, ErrorShape
 from chatrouting.testing._requests import RecordedRequest
-from chatrouting.testing._rules import CHAT, EMBEDDINGS, RESPONSES, Rules
+from chatrouting.testing._rules import CHAT, EMBEDDINGS, IMAGES, RESPONSES, Rules
 from chatrouting.testing._rules_messages import MESSAGES
 from chatrouting.testing._turn import Event, Turn
 
@@ -48,6 +48,7 @@ APIS: Iterable[Api] = (
         re.compile(_PREFIX + "/responses"), _responses.whole, _responses.events, "failed", RESPONSES
     ),
     Api(re.compile(_PREFIX + "/embeddings"), _embeddings.whole, None, "data", EMBEDDINGS),
+    Api(re.compile(_PREFIX + "/images/(generations|edits)"), _images.whole, None, "data", IMAGES),
     Api(re.compile("(/v1)?/messages"), _messages.whole, _messages.events, "event", MESSAGES),
 )
 

@@ -31,7 +31,8 @@ class RecordedRequest:
         self.query = query
         self.headers = headers  #: Names in lower case; repeated ones joined by ", ".
         self.raw_body = raw_body
-        self.body = body  #: The JSON of the body; None if there is none or it cannot be read.
+        #: The JSON of the body, or the fields of a form; None if there is none or it is neither.
+        self.body = body
         self.refused: str | None = None  #: The rule it broke, if the server refused it by itself.
         self.replied = False  #: The answer was sent to its end.
         self.events_sent = 0  #: SSE events (inserted ones too) that were sent completely.

@@ -275,6 +275,20 @@ EMBEDDINGS: Rules = MappingProxyType(
 )
 
 
+def _prompt_required(subject: Subject) -> Iterator[str]:
+    if not subject.body.get("prompt"):
+        yield "prompt: you must provide a prompt."
+
+
+IMAGES: Rules = MappingProxyType(
+    {
+        "model_required": model_required,
+        "unknown_field": _foreign_field(_OURS),
+        "prompt_required": _prompt_required,
+    }
+)
+
+
 def _check_id(place: str, call_id: str, limit: int) -> Iterator[str]:
     if not call_id:
         yield f"{place}: the id of a call cannot be empty."

@@ -1,9 +1,9 @@
 """A provider on a loopback port: the real protocols, scripted answers, misbehaviour on demand.
 
-It speaks OpenAI Chat Completions, Responses and Embeddings (also under Azure's paths) and Anthropic
-Messages, whole and as SSE, so that an application is tested with the SDK clients and the HTTP stack
-that it runs on. It is a test double: it knows no model, keeps everything in memory and listens on
-127.0.0.1 only.
+It speaks OpenAI Chat Completions, Responses, Embeddings and Images (also under Azure's paths) and
+Anthropic Messages, whole and as SSE, so that an application is tested with the SDK clients and the
+HTTP stack that it runs on. It is a test double: it knows no model, keeps everything in memory and
+listens on 127.0.0.1 only.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ from chatrouting.testing._apis import Api, Dialect, api_key, find_api, find_dial
 from chatrouting.testing._changes import Changes
 from chatrouting.testing._errors import stream_error
 from chatrouting.testing._json import as_object, dumps, is_object, loads
+from chatrouting.testing._multipart import read_form
 from chatrouting.testing._plan import Step, stream_steps, whole_steps
 from chatrouting.testing._reply import (
     MALFORMED_EVENT,
@@ -169,6 +170,7 @@ class ProviderServer:
 
     def _record(self, raw: _http.RawRequest, connection: int) -> RecordedRequest:
         url = urlsplit(raw.target)
+        form = read_form(raw.headers.get("content-type", ""), raw.body)
         request = RecordedRequest(
             number=len(self.requests) + 1,
             connection=connection,
@@ -177,7 +179,7 @@ class ProviderServer:
             query=dict(parse_qsl(url.query, keep_blank_values=True)),
             headers=raw.headers,
             raw_body=raw.body,
-            body=loads(raw.body),
+            body=loads(raw.body) if form is None else form,
         )
         self.requests.append(request)
         self._changes.notify()

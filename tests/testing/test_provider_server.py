@@ -258,6 +258,38 @@ async def test_embeddings_are_the_same_in_both_encodings(anyio_backend, encoding
     assert answer.usage.prompt_tokens == 3
 
 
+async def test_images_are_pictures_that_depend_on_the_prompt(anyio_backend):
+    """Whole PNGs: one for each that was asked for."""
+    async with ProviderServer() as server, openai_client(server) as client:
+        answer = await client.images.generate(model="i", prompt="A cat", n=2)
+        again = await client.images.generate(model="i", prompt="A cat")
+        url = await client.images.generate(model="i", prompt="A cat", response_format="url")
+
+    one, two = (base64.b64decode(item.b64_json or "") for item in answer.data or ())
+    assert one.startswith(b"\x89PNG")
+    assert one.endswith(b"IEND\xaeB`\x82")
+    assert one != two
+    assert [item.b64_json for item in again.data or ()] == [base64.b64encode(one).decode()]
+    assert [(item.b64_json, str(item.url)[:8]) for item in url.data or ()] == [(None, "https://")]
+
+
+async def test_the_form_of_an_edit_is_read_as_an_object(anyio_backend):
+    pictures = [("a.png", b"\x89PNG\r\n--", "image/png"), ("b.png", b"b", "image/png")]
+    async with ProviderServer() as server, openai_client(server) as client:
+        answer = await client.images.edit(model="i", prompt="A höt", image=pictures, n=1)
+
+    assert len(answer.data or ()) == 1
+    (request,) = server.requests
+    assert request.body == {
+        "model": "i",
+        "prompt": "A höt",
+        "n": "1",
+        "image": [
+            {"filename": name, "content_type": kind, "data": data} for name, data, kind in pictures
+        ],
+    }
+
+
 # Scripts
 
 

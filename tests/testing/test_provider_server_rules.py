@@ -180,10 +180,19 @@ ANTHROPIC_BAD: Bad = [
     ("signature", ask(said([{"type": "redacted_thinking", "data": "x"}, text("y")]), USER)),
 ]
 
+IMAGES_GOOD: Good = [{"model": "i", "prompt": "A cat"}]
+IMAGES_BAD: Bad = [
+    ("json_body", "text"),
+    ("model_required", {"prompt": "A cat"}),
+    ("unknown_field", {"model": "i", "prompt": "A cat", "routing": {}}),
+    ("prompt_required", {"model": "i", "prompt": ""}),
+]
+
 APIS: dict[str, tuple[Good, Bad]] = {
     "/v1/chat/completions": (CHAT_GOOD, CHAT_BAD),
     "/v1/responses": (RESPONSES_GOOD, RESPONSES_BAD),
     "/v1/embeddings": (EMBEDDINGS_GOOD, EMBEDDINGS_BAD),
+    "/v1/images/generations": (IMAGES_GOOD, IMAGES_BAD),
     "/v1/messages": (ANTHROPIC_GOOD, ANTHROPIC_BAD),
 }
 
