@@ -7,9 +7,9 @@ what we read ourselves: the SDKs do both on the event loop, for milliseconds.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast, final
 from weakref import WeakKeyDictionary
 
 from anyio.lowlevel import current_token
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from chatrouting.adapters._source import HTTPAnswer, SDKStream
 
 
+FormFile: TypeAlias = tuple[str, tuple[str, bytes, str]]
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -33,11 +36,13 @@ class Call:
         path: Behind the client's base URL.
         body: The JSON body, without `stream`.
         headers: Further headers.
+        files: (field, (file name, bytes, media type)) of a form; the body is its other fields.
     """
 
     path: str
     body: dict[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: "Sequence[FormFile] | None" = None
 
 
 @final
@@ -76,6 +81,7 @@ class SDK(Protocol):
         *,
         cast_to: Any,
         body: Any,
+        files: Any,
         options: Any,
         stream: bool,
         stream_cls: Any = None,
@@ -184,6 +190,7 @@ class SDKConnection(ABC, Generic[SDKT]):
                 call.path,
                 cast_to=cast_to,
                 body=call.body | {"stream": True} if stream else call.body,
+                files=call.files,
                 options=self._options(call.headers),
                 stream=stream,
                 stream_cls=stream_cls,

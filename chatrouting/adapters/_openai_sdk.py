@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 #: By these paths Azure's client knows that the model belongs into the URL.
 CHAT_COMPLETIONS: Final = "/chat/completions"
 EMBEDDINGS: Final = "/embeddings"
+IMAGE_EDITS: Final = "/images/edits"
+IMAGE_GENERATIONS: Final = "/images/generations"
 RESPONSES: Final = "/responses"
 
 
