@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from chatrouting.testing.clock import virtual_time_backends
 
@@ -10,6 +11,12 @@ REAL_TIME: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {"use_uvloop": False}),
     "trio": ("trio", {}),
 }
+
+# How fast a shared machine is, or whether it draws its first text, says nothing about the library.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
