@@ -3,6 +3,7 @@
     ChatRoutingError
       ConfigurationError (ValueError)     a stack built wrongly, found when it is built
         MissingExtraError                 an optional dependency is not installed
+        PoolConfigError                   variables that give no pool, or not the one that is meant
       ClientClosedError                   a client used after `aclose`
       StreamClosedError (RuntimeError)    a stream used after its end
       NoClientSelectedError (RuntimeError)
@@ -42,7 +43,7 @@ Each takes its message, then its fields by keyword. All of them pickle; the SDK'
 there is one, is the `__cause__` and does not travel. No message holds a key, a prompt or a header.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from chatrouting.failure import FailureKind
 
@@ -73,6 +74,7 @@ __all__ = [
     "NotFoundError",
     "OverloadedError",
     "PermissionDeniedError",
+    "PoolConfigError",
     "PoolExhaustedError",
     "QuotaExceededError",
     "RateLimitError",
@@ -97,6 +99,18 @@ class ConfigurationError(ChatRoutingError, ValueError):
 
 class MissingExtraError(ConfigurationError):
     """An optional dependency is not installed. The message names the extra to install."""
+
+
+class PoolConfigError(ConfigurationError):
+    """Variables of the environment give no pool of endpoints, or not the one that is meant.
+
+    Attributes:
+        problems: A sentence for each variable, with its name; no values of secrets.
+    """
+
+    def __init__(self, message: str = "", *, problems: Sequence[str] | None = None) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems or ())
 
 
 class ClientClosedError(ChatRoutingError):

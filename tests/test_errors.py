@@ -14,6 +14,7 @@ from chatrouting.errors import (
     ChatRoutingError,
     ConfigurationError,
     NoClientSelectedError,
+    PoolConfigError,
     RateLimitError,
     RefusedLocallyError,
     RequestTimeoutError,
@@ -31,6 +32,7 @@ CLIENT_FIELDS: dict[str, object] = {
     "retry_after": 2.5,
     "rate_limit_headers": {"retry-after": "2.5"},
 }
+POOL_FIELDS: dict[str, object] = {"problems": ("a variable: it is empty",)}
 REFUSAL_FIELDS: dict[str, object] = {"retry_after": 2.5, "fallback_allowed": False}
 
 
@@ -47,6 +49,8 @@ ALL = list(tree(ChatRoutingError))
 def fields_of(kind: type[BaseException]) -> dict[str, object]:
     if issubclass(kind, ChatClientError):
         return CLIENT_FIELDS
+    if issubclass(kind, PoolConfigError):
+        return POOL_FIELDS
     return REFUSAL_FIELDS if issubclass(kind, RefusedLocallyError) else {}
 
 

@@ -1,12 +1,31 @@
 """The room of endpoint pools: many endpoints of one model, used as if they were one.
 
 In comes a request for any of them; out goes an endpoint, and later how the attempt went. `endpoint`
-is what a member is, `policy` how the pool treats them, `health` what it remembers of each, `pool`
-the object that holds it all together. Next room: `routing`, which asks the chosen member.
+is what a member is, `discovery` how the environment describes one, `policy` how the pool treats
+them, `health` what it remembers of each, `pool` the object that holds it all together. Next room:
+`routing`, which asks the chosen member.
 """
 
+from chatrouting.pool._regions import KNOWN_REGIONS
+from chatrouting.pool.diagnostics import Diagnostics, Discovery, Finding
+from chatrouting.pool.discovery import discover, discover_models, env_name
 from chatrouting.pool.endpoint import ApiKey, Endpoint, EndpointMode, Identity
 from chatrouting.pool.faults import Fault, Verdict
 from chatrouting.pool.policy import PoolPolicy
 
-__all__ = ["ApiKey", "Endpoint", "EndpointMode", "Fault", "Identity", "PoolPolicy", "Verdict"]
+__all__ = [
+    "KNOWN_REGIONS",
+    "ApiKey",
+    "Diagnostics",
+    "Discovery",
+    "Endpoint",
+    "EndpointMode",
+    "Fault",
+    "Finding",
+    "Identity",
+    "PoolPolicy",
+    "Verdict",
+    "discover",
+    "discover_models",
+    "env_name",
+]
