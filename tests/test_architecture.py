@@ -83,6 +83,7 @@ EVERYWHERE = {"anyio", "typing_extensions"}
 FENCES: dict[str, set[str]] = {
     # The commands make SDK clients as a user of the library does.
     "openai": {"adapters/_openai_sdk.py", "cli/sdk_clients.py"},
+    "azure": {"pool/_identity.py"},
     "httpx2": {"adapters/_connection.py"},
     "anthropic": {"adapters/_anthropic_sdk.py", "cli/sdk_clients.py"},
     "numpy": {"semantic/"},

@@ -1,12 +1,13 @@
 """The only file that imports the OpenAI SDK, and it does so when a client is first needed."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from chatrouting.adapters._connection import SDKConnection
 from chatrouting.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import AsyncOpenAI as AsyncOpenAI  # noqa: PLC0414  # the type, for the adapters
 
 #: By these paths Azure's client knows that the model belongs into the URL.
@@ -15,6 +16,14 @@ EMBEDDINGS: Final = "/embeddings"
 IMAGE_EDITS: Final = "/images/edits"
 IMAGE_GENERATIONS: Final = "/images/generations"
 RESPONSES: Final = "/responses"
+
+#: A key, or what gives a bearer token for each request.
+Credential: TypeAlias = str | Callable[[], Awaitable[str]]
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+
+#: Seconds for making a connection, where the whole is allowed longer; the SDK's own default.
+_CONNECT_TIMEOUT: Final = 5.0
 
 
 @final
@@ -70,3 +79,65 @@ def _check_client(client: object) -> None:
             f"client is {type(client).__name__}; expected an AsyncOpenAI or one of its subclasses, "
             "such as AsyncAzureOpenAI, or None."
         )
+
+
+def make_http_client() -> "httpx2.AsyncClient":
+    """Make an HTTP client with the SDK's own limits, which many SDK clients can share.
+
+    Other than the SDK's own one it does not close itself when it is collected.
+    """
+    from openai import DefaultAsyncHttpx2Client  # noqa: PLC0415  # loaded when first used
+
+    return DefaultAsyncHttpx2Client()
+
+
+def make_azure_client(
+    *,
+    url: str,
+    deployment: str,
+    api_version: str,
+    credential: Credential,
+    timeout: float | None,
+    http_client: "httpx2.AsyncClient",
+) -> "AsyncOpenAI":
+    """Make a client of one Azure deployment; the model of a request does not change its URL."""
+    from openai import AsyncAzureOpenAI  # noqa: PLC0415  # loaded when first used
+
+    return AsyncAzureOpenAI(
+        # What the SDK makes of endpoint and deployment; given so, it parses two URLs less.
+        base_url=f"{url.rstrip('/')}/openai/deployments/{deployment}/",
+        api_version=api_version,
+        api_key=credential if isinstance(credential, str) else None,
+        azure_ad_token_provider=None if isinstance(credential, str) else credential,
+        timeout=_timeout(timeout),
+        max_retries=0,
+        http_client=http_client,
+    )
+
+
+def make_openai_client(
+    *,
+    url: str | None,
+    api_version: str | None,
+    credential: Credential,
+    timeout: float | None,
+    http_client: "httpx2.AsyncClient",
+) -> "AsyncOpenAI":
+    """Make a client of OpenAI, of a server that imitates it, or of Azure's newer form."""
+    from openai import AsyncOpenAI  # noqa: PLC0415  # loaded when first used
+
+    return AsyncOpenAI(
+        base_url=OPENAI_URL if url is None else url,  # None would read the environment
+        api_key=credential,
+        default_query=None if api_version is None else {"api-version": api_version},
+        timeout=_timeout(timeout),
+        max_retries=0,
+        http_client=http_client,
+    )
+
+
+def _timeout(seconds: float | None) -> Any:
+    from openai import Timeout  # noqa: PLC0415  # loaded when first used
+
+    connect = _CONNECT_TIMEOUT if seconds is None else min(seconds, _CONNECT_TIMEOUT)
+    return Timeout(seconds, connect=connect)
