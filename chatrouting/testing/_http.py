@@ -4,6 +4,7 @@ TCP_NODELAY is on for every connection (anyio sets it), so that each write is a 
 where possible.
 """
 
+import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -96,7 +97,7 @@ class Connection:
                     await self._pause(step)
                 case Drop():
                     if step.reset:
-                        self._reset_on_close()
+                        self._reset()
                     return False
         return True
 
@@ -122,12 +123,17 @@ class Connection:
                 request.hung_up.set()
             scope.cancel()
 
-    def _reset_on_close(self) -> None:
-        """Let the close send RST instead of FIN."""
+    def _reset(self) -> None:
+        """Close the socket by RST instead of FIN.
+
+        Before anyio 4.16 closing the stream sends FIN first, on asyncio. So the socket goes here,
+        and its descriptor gets a new one that was never connected, for the stream to close.
+        """
         raw = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - not Django's
         # The socket is closed already if the client has left a moment ago.
-        with suppress(OSError):
+        with suppress(OSError), socket.socket() as unconnected:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            os.dup2(unconnected.fileno(), raw.fileno(), inheritable=False)
 
     async def _read_until(self, end: bytes) -> bytes:
         while end not in self._buffer:
