@@ -105,12 +105,12 @@ class PoolConfigError(ConfigurationError):
     """Variables of the environment give no pool of endpoints, or not the one that is meant.
 
     Attributes:
-        problems: A sentence for each variable, with its name; no values of secrets.
+        problems: A sentence for each variable, with its name; it shows no secret.
     """
 
     def __init__(self, message: str = "", *, problems: Sequence[str] | None = None) -> None:
         super().__init__(message)
-        self.problems = tuple(problems or ())
+        self.problems = None if problems is None else tuple(problems)
 
 
 class ClientClosedError(ChatRoutingError):
