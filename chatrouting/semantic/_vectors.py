@@ -70,7 +70,7 @@ def as_unit_vector(value: object) -> Vectors:
     """
     vectors = as_vectors(value, 1)
     vector: Vectors = vectors[0]
-    square = float(vector @ vector)
+    square = float(vector.dot(vector))
     if _SMALL < square < _LARGE:
         vector *= square**-0.5
     else:

@@ -1,9 +1,8 @@
 """What a semantic router decided about a request, and why."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from typing import Final, final
 
 from typing_extensions import override
@@ -132,12 +131,17 @@ class DecisionRule:
         thresholds: One for each route.
         margin: By how much the best route must lead.
         limit: The highest possible score.
+        names: The routes, by position.
     """
 
     positions: Mapping[str, int]
     thresholds: tuple[float, ...]
     margin: float
     limit: float
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.positions))
 
     @classmethod
     def checked(
@@ -163,7 +167,7 @@ class DecisionRule:
         winner = scoring.winner
         if winner is None:
             return self.undecided(DecisionReason.NO_MATCH)
-        best = next(islice(self.positions, winner, None))
+        best = self.names[winner]
         threshold = self.thresholds[winner]
         reason = DecisionReason.MATCHED
         if scoring.score < threshold - ROUNDING:

@@ -9,10 +9,8 @@ differs by less than `ROUNDING` is taken for equal, and then the order of declar
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
 from chatrouting.semantic._vectors import Vectors
 from chatrouting.semantic.scoring import ROUNDING, Scoring
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "NDArray[np.intp]"
 Cosines: TypeAlias = "NDArray[np.float32]"
 
+KeyT = TypeVar("KeyT")
+
 NO_MATCH: Final = float("-inf")
 
 #: Queries in one matrix product: enough to be fast, few enough for little memory.
@@ -33,38 +33,55 @@ _LARGE: Final = 4_000_000
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
 class _NearestRows:
     """The score of a route is its highest cosine; found when somebody asks."""
 
-    cosines: Cosines
-    bounds: tuple[int, ...]
+    __slots__ = ("_bounds", "_cosines")
+
+    def __init__(self, cosines: Cosines, bounds: tuple[int, ...]) -> None:
+        self._cosines = cosines
+        self._bounds = bounds
 
     def __getitem__(self, route: int) -> float:
-        return float(self.cosines[self.bounds[route] : self.bounds[route + 1]].max())
+        return _highest(self._cosines[self._bounds[route] : self._bounds[route + 1]])
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
 class RouteScoring:
-    """The routes' scores for one query.
+    """The routes' scores for one query; made once and never changed.
 
     Attributes:
         winner: The route with the highest score; of equal ones that with the nearest utterance,
             if the rule ranks utterances, then the first. None if nothing matched.
         score: Its score.
         lead: By how much it leads, None if no other route has a score.
-        scores: By route; minus infinity, or missing in a dict, for what has no score.
     """
 
-    winner: int | None
-    score: float
-    lead: float | None
-    scores: "Cosines | dict[int, float] | _NearestRows"
+    __slots__ = ("_scores", "lead", "score", "winner")
+
+    def __init__(
+        self,
+        winner: int | None,
+        score: float,
+        second: float,
+        scores: "Cosines | dict[int, float] | _NearestRows",
+    ) -> None:
+        """Keep what was found.
+
+        Args:
+            winner: See the class.
+            score: See the class.
+            second: The highest score of another route, minus infinity if none has one.
+            scores: By route; minus infinity, or missing in a dict, for what has no score.
+        """
+        self.winner = winner
+        self.score = score
+        self.lead = None if second == NO_MATCH else max(0.0, score - second)
+        self._scores = scores
 
     def score_of(self, route: int) -> float | None:
         """Return the score of a route, None if nothing matched."""
-        scores = self.scores
+        scores = self._scores
         score = scores.get(route, NO_MATCH) if isinstance(scores, dict) else float(scores[route])
         return None if score == NO_MATCH else score
 
@@ -78,12 +95,14 @@ class _UnitRows:
         import numpy as np
 
         void = np.flatnonzero(~np.any(rows, axis=1))
-        self.rows = rows
+        # Column by column: the product with one query then takes up to a quarter less time.
+        self.rows: Vectors = np.asfortranarray(rows)
         self._void = void if len(void) else None
 
     def cosines(self, query: Vectors) -> Cosines:
         """Return shape (rows,) for a query, (queries, rows) for several."""
-        cosines: Cosines = self.rows @ query if query.ndim == 1 else query @ self.rows.T
+        # The method, which takes a microsecond less than the operator.
+        cosines: Cosines = self.rows.dot(query) if query.ndim == 1 else query @ self.rows.T
         if self._void is not None:
             cosines[..., self._void] = NO_MATCH
         return cosines
@@ -95,21 +114,31 @@ class UtteranceIndex:
 
     Attributes:
         counts: Utterances of each route, at least 1.
+        dimension: Length of the vectors.
     """
 
-    __slots__ = ("_bounds", "_centroids", "_route_of", "_starts", "_utterances", "counts")
+    __slots__ = (
+        "_bounds",
+        "_centroids",
+        "_route_of",
+        "_starts",
+        "_utterances",
+        "counts",
+        "dimension",
+    )
 
     def __init__(self, vectors: Vectors, counts: Sequence[int]) -> None:
         """Make an index.
 
         Args:
-            vectors: Shape (sum(counts), dimension), each row of length 1 or zero; kept, and not
-                to be written to any more.
+            vectors: Shape (sum(counts), dimension), each row of length 1 or zero; may be kept,
+                so not to be written to any more.
             counts: See the class.
         """
         import numpy as np
 
         self.counts = tuple(counts)
+        self.dimension = int(vectors.shape[1])
         self._bounds = (0, *accumulate(self.counts))
         self._starts = np.array(self._bounds[:-1])
         self._route_of = np.repeat(np.arange(len(self.counts)), self.counts)
@@ -121,14 +150,9 @@ class UtteranceIndex:
         """Shape (utterances, dimension); not to be written to."""
         return self._utterances.rows
 
-    @property
-    def dimension(self) -> int:
-        """Length of the vectors."""
-        return int(self.vectors.shape[1])
-
     def is_work_for_a_thread(self, queries: int) -> bool:
         """Say whether scoring so many queries would hold up an event loop."""
-        return self.vectors.size * queries >= _LARGE
+        return self._bounds[-1] * self.dimension * queries >= _LARGE
 
     def with_added(self, route: int, vectors: Vectors) -> "UtteranceIndex":
         """Return an index with further rows, of length 1 or zero, at the end of a route."""
@@ -155,12 +179,7 @@ class UtteranceIndex:
             query: Shape (dimension,), length 1; a zero vector matches nothing.
             scoring: The rule.
         """
-        return self._score(
-            query,
-            scoring,
-            partial(self._utterances.cosines, query),
-            partial(self._centroids.cosines, query),
-        )
+        return self._score(query, scoring, self._utterances.cosines, self._centroids.cosines, query)
 
     def score_many(self, queries: Vectors, scoring: Scoring) -> Iterator[RouteScoring]:
         """Score the routes for each query, as `score` does, in a fraction of the time."""
@@ -169,109 +188,128 @@ class UtteranceIndex:
             cosines = self._utterances.cosines(some)
             central = self._centroids.cosines(some)
             for row, query in enumerate(some):
-                yield self._score(
-                    query,
-                    scoring,
-                    partial(cosines.__getitem__, row),
-                    partial(central.__getitem__, row),
-                )
+                yield self._score(query, scoring, cosines.__getitem__, central.__getitem__, row)
 
     def _score(
         self,
         query: Vectors,
         scoring: Scoring,
-        utterances: Callable[[], Cosines],
-        centroids: Callable[[], Cosines],
+        utterances: Callable[[KeyT], Cosines],
+        centroids: Callable[[KeyT], Cosines],
+        key: KeyT,
     ) -> RouteScoring:
+        if scoring.ranks_utterances:
+            rows, near = nearest_rows(utterances(key), scoring.top_k)
+            routes = self._route_of[rows].tolist()
+            found = _of_nearest(routes, near, takes_mean=scoring.aggregation == "mean")
+        elif scoring.aggregation == "centroid":
+            found = _of_all(centroids(key))
+        elif scoring.aggregation == "blend":
+            found = _of_all(self._blend(utterances(key), centroids(key)))
+        else:
+            found = self._of_nearest_row(utterances(key))
+        # A query of zeros has the cosine 0 to everything, so only then one has to look.
+        return _NOTHING if found.score == 0 and not query.any() else found
+
+    def _blend(self, utterances: Cosines, centroids: Cosines) -> Cosines:
         import numpy as np
 
-        if float(query @ query) < 0.5:  # noqa: PLR2004  # the length is 0 or 1
-            return RouteScoring(None, NO_MATCH, None, {})
-        if scoring.ranks_utterances:
-            cosines = utterances()
-            rows = nearest_rows(cosines, scoring.top_k)
-            routes, near = self._route_of[rows].tolist(), cosines[rows].tolist()
-            return _of_nearest(routes, near, takes_mean=scoring.aggregation == "mean")
-        if scoring.aggregation == "centroid":
-            return _of_all(centroids())
-        if scoring.aggregation == "blend":
-            best: Cosines = np.maximum.reduceat(utterances(), self._starts)
-            return _of_all((best + centroids()) * np.float32(0.5))
-        return self._of_nearest_row(utterances())
+        scores: Cosines = np.maximum.reduceat(utterances, self._starts)
+        scores += centroids
+        scores *= 0.5
+        return scores
 
     def _of_nearest_row(self, cosines: Cosines) -> RouteScoring:
         row = int(cosines.argmax())
-        score = float(cosines[row])
-        scores = _NearestRows(cosines, self._bounds)
+        score = cosines.item(row)
         if score == NO_MATCH:
-            return RouteScoring(None, score, None, scores)
-        winner = int(self._route_of[row])
+            return _NOTHING
+        scores = _NearestRows(cosines, self._bounds)
+        winner = self._route_of.item(row)
         start, end = self._bounds[winner : winner + 2]
-        second = max(
-            float(cosines[:start].max()) if start else NO_MATCH,
-            float(cosines[end:].max()) if end < len(cosines) else NO_MATCH,
-        )
+        second = max(_highest(cosines[:start]), _highest(cosines[end:]))
         if score - second < ROUNDING:
-            winner = int(self._route_of[(cosines >= score - ROUNDING).argmax()])
+            winner = self._route_of.item((cosines >= score - ROUNDING).argmax())
             score = scores[winner]
-        return RouteScoring(winner, score, _lead(score, second), scores)
+        return RouteScoring(winner, score, second, scores)
+
+
+#: What a query without a direction gets, or one to which no utterance has one.
+_NOTHING: Final = RouteScoring(None, NO_MATCH, NO_MATCH, {})
+
+
+def _highest(cosines: Cosines) -> float:
+    """Return the highest of some cosines; of none, minus infinity."""
+    # In half the time of `max`.
+    return cosines.item(cosines.argmax()) if len(cosines) else NO_MATCH
 
 
 def _of_all(scores: Cosines) -> RouteScoring:
     winner = int(scores.argmax())
-    score = float(scores[winner])
+    score = scores.item(winner)
     if score == NO_MATCH:
-        return RouteScoring(None, score, None, scores)
+        return _NOTHING
     scores[winner] = NO_MATCH
-    second = float(scores.max())
+    second = _highest(scores)
     scores[winner] = score
     if score - second < ROUNDING:
         winner = int((scores >= score - ROUNDING).argmax())
-        score = float(scores[winner])
-    return RouteScoring(winner, score, _lead(score, second), scores)
+        score = scores.item(winner)
+    return RouteScoring(winner, score, second, scores)
 
 
 def _of_nearest(routes: list[int], cosines: list[float], *, takes_mean: bool) -> RouteScoring:
     scores: dict[int, float] = {}
     counts: dict[int, int] = {}
-    nearest: dict[int, float] = {}
     for route, cosine in zip(routes, cosines, strict=True):
-        if cosine == NO_MATCH:
-            continue
-        scores[route] = scores.get(route, 0.0) + cosine
-        counts[route] = counts.get(route, 0) + 1
-        nearest[route] = max(nearest.get(route, cosine), cosine)
-    if not scores:
-        return RouteScoring(None, NO_MATCH, None, scores)
+        if cosine != NO_MATCH:
+            scores[route] = scores.get(route, 0.0) + cosine
+            counts[route] = counts.get(route, 0) + 1
     if takes_mean:
         scores = {route: total / counts[route] for route, total in scores.items()}
-    highest = max(scores.values()) - ROUNDING
-    tied = [route for route, score in scores.items() if score >= highest]
-    first = max(nearest[route] for route in tied) - ROUNDING
-    winner = next(route for route in tied if nearest[route] >= first)
-    others = [score for route, score in scores.items() if route != winner]
-    lead = _lead(scores[winner], max(others)) if others else None
-    return RouteScoring(winner, scores[winner], lead, scores)
+    winner, score, second = None, NO_MATCH, NO_MATCH
+    for route, own in scores.items():
+        if own > score:
+            winner, score, second = route, own, score
+        elif own > second:
+            second = own
+    if score - second < ROUNDING:
+        tied = {route for route, own in scores.items() if own >= score - ROUNDING}
+        winner = _of_nearest_tied(tied, routes, cosines)
+        score = scores[winner]
+    return RouteScoring(winner, score, second, scores)
 
 
-def _lead(score: float, second: float) -> float | None:
-    return None if second == NO_MATCH else max(0.0, score - second)
+def _of_nearest_tied(tied: set[int], routes: list[int], cosines: list[float]) -> int:
+    """Return the first of some routes that has a nearest utterance of them all."""
+    near = [pair for pair in zip(routes, cosines, strict=True) if pair[0] in tied]
+    highest = max(cosine for _, cosine in near) - ROUNDING
+    return min(route for route, cosine in near if cosine >= highest)
 
 
-def nearest_rows(cosines: Cosines, count: int) -> Rows:
-    """Return the rows with the highest cosines, at most `count`, in the order of declaration.
+def nearest_rows(cosines: Cosines, count: int) -> tuple[Rows, list[float]]:
+    """Find the rows with the highest cosines, at most `count`.
 
     Of equal ones the first are taken. Rows that match nothing are taken last.
-    """
-    import numpy as np
 
-    least = np.partition(cosines, -count)[-count] if count < len(cosines) else NO_MATCH
+    Returns:
+        The rows, in any order, and their cosines.
+    """
+    if count >= len(cosines):
+        import numpy as np
+
+        return np.arange(len(cosines)), cosines.tolist()
+    # With one more, which comes first, to see whether it is equal to the least that is taken.
+    rows = cosines.argpartition(-count - 1)[-count - 1 :]
+    beyond, *taken = cosines[rows].tolist()
+    least = min(taken)
+    if least - beyond > ROUNDING:
+        return rows[1:], taken
     (rows,) = (cosines >= least - ROUNDING).nonzero()
-    if len(rows) <= count:
-        return rows
     is_taken = cosines[rows] > least + ROUNDING
     is_taken[(~is_taken).nonzero()[0][: count - int(is_taken.sum())]] = True
-    return rows[is_taken]
+    rows = rows[is_taken]
+    return rows, cosines[rows].tolist()
 
 
 def _centroids(vectors: Vectors, starts: Rows) -> Vectors:

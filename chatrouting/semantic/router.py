@@ -24,7 +24,6 @@ from chatrouting.routing.context import RoutingContext, Selected, Selection
 from chatrouting.routing.router import RoutingChatClient
 from chatrouting.semantic._embedding import Embedder
 from chatrouting.semantic._live import LiveIndex, check_dimension
-from chatrouting.semantic._vectors import Vectors
 from chatrouting.semantic.decision import (
     DEFAULT_ROUTE,
     DecisionReason,
@@ -32,7 +31,6 @@ from chatrouting.semantic.decision import (
     SemanticDecision,
     keep_decision,
 )
-from chatrouting.semantic.index import RouteScoring, UtteranceIndex
 from chatrouting.semantic.profiles import ClientT, ProfilesInput, read_profiles
 from chatrouting.semantic.scoring import ScoreAggregation, Scoring
 from chatrouting.semantic.store import FilePath
@@ -376,7 +374,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
         if text is None or not text.strip():
             return rule.undecided(DecisionReason.NO_TEXT)
         try:
-            index = await self._live.get()
+            index = self._live.corpus.index or await self._live.get()
             query = await self._embedder.embed_query(text)
             check_dimension(index, query)
         except ConfigurationError:
@@ -390,9 +388,6 @@ class SemanticRoutingChatClient(RoutingChatClient):
             )
             # Without its frames, which hold the conversation.
             return rule.undecided(DecisionReason.EMBEDDING_ERROR, error.with_traceback(None))
-        return rule.decide(await self._score(index, query))
-
-    async def _score(self, index: UtteranceIndex, query: Vectors) -> RouteScoring:
         if index.is_work_for_a_thread(1):
-            return await to_thread.run_sync(index.score, query, self._scoring)
-        return index.score(query, self._scoring)
+            return rule.decide(await to_thread.run_sync(index.score, query, self._scoring))
+        return rule.decide(index.score(query, self._scoring))

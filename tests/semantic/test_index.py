@@ -186,9 +186,12 @@ def test_equal_vectors_tie_whatever_row_they_stand_in():
         ([0.1, -math.inf, 0.2], 2, [0, 2]),
     ],
 )
-def test_the_nearest_rows_come_in_the_order_of_declaration(cosines, count, rows):
+def test_of_equal_rows_the_first_are_the_nearest(cosines, count, rows):
     """[routing 104]"""
-    assert nearest_rows(np.array(cosines, np.float32), count).tolist() == rows
+    found, near = nearest_rows(np.array(cosines, np.float32), count)
+
+    assert sorted(found.tolist()) == rows
+    assert near == pytest.approx([cosines[row] for row in found])
 
 
 # --- no direction ---------------------------------------------------------------------------------
