@@ -24,7 +24,8 @@ def _asyncio_task() -> "asyncio.Task[object] | None":
     if module is None:
         return None
     try:
-        task: asyncio.Task[object] | None = module.current_task()
+        # `current_task` finds the loop too, but takes twice as long for it.
+        task: asyncio.Task[object] | None = module.current_task(module.get_running_loop())
     except RuntimeError:  # no asyncio loop in this thread: trio
         return None
     return task

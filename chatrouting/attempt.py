@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -55,7 +55,9 @@ class RoutingAttempt:
         response_completed: `outcome` is COMPLETED.
         usage: Tokens as far as they are known; also of a stream that broke.
         usage_is_estimated: `usage` is a guess that no provider confirmed.
-        started_at: When the client was invoked, an aware time in UTC.
+        timestamp: When the client was invoked, in seconds since the epoch.
+        reason: Why the policy selected the client: `Selection.reason`.
+        detail: What else the policy says of its choice: `Selection.detail`.
     """
 
     client: "ChatClient | None" = field(repr=False)
@@ -74,7 +76,9 @@ class RoutingAttempt:
     response_completed: bool
     usage: Usage | None
     usage_is_estimated: bool
-    started_at: datetime | None
+    timestamp: float | None
+    reason: str | None
+    detail: object
 
     def __init__(
         self,
@@ -96,6 +100,8 @@ class RoutingAttempt:
         usage: Usage | None = None,
         usage_is_estimated: bool = False,
         started_at: datetime | None = None,
+        reason: str | None = None,
+        detail: object = None,
     ) -> None:
         """Make a record; what is left out follows from the rest.
 
@@ -117,7 +123,9 @@ class RoutingAttempt:
             response_completed: None: whether `outcome` is COMPLETED.
             usage: See the class.
             usage_is_estimated: See the class.
-            started_at: See the class.
+            started_at: Becomes `timestamp`.
+            reason: See the class.
+            detail: See the class.
 
         Raises:
             ValueError: If the fields contradict one another, or `outcome` is no such word.
@@ -161,7 +169,14 @@ class RoutingAttempt:
         self.response_completed = completed
         self.usage = usage
         self.usage_is_estimated = usage_is_estimated
-        self.started_at = started_at
+        self.timestamp = None if started_at is None else started_at.timestamp()
+        self.reason = reason
+        self.detail = detail
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the client was invoked, an aware time in UTC."""
+        return None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
 
     def __copy__(self) -> Self:
         return self  # a record never changes

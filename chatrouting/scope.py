@@ -7,7 +7,7 @@ the consumer.
 """
 
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -26,9 +26,8 @@ CLOSING_LIMIT: Final = 2.0
 _current: ContextVar["RequestScope | None"] = ContextVar("chatrouting_scope", default=None)
 
 
-@final
 class RequestScope:
-    """The surroundings of one attempt, as the clients inside it see them.
+    """The surroundings of one attempt, as the clients inside it see them. Made by routers.
 
     Attributes:
         request_id: Shared by the whole tree of routers.
@@ -40,6 +39,17 @@ class RequestScope:
         tickets: What layers keep for the whole request, by layer; one mapping for the tree.
         is_ended: The attempt is over. A task left behind by it starts a request of its own.
     """
+
+    request_id: str
+    attempt_id: str
+    context: "RoutingContext | None"
+    parent: "RequestScope | None"
+    depth: int
+    deadline: float | None
+    children: "list[RoutingAttempt]"
+    tickets: dict[object, Any]
+    is_ended: bool
+    _closing_deadline: float | None
 
     __slots__ = (
         "_closing_deadline",
@@ -54,41 +64,9 @@ class RequestScope:
         "tickets",
     )
 
-    def __init__(
-        self,
-        *,
-        request_id: str,
-        attempt_id: str,
-        context: "RoutingContext",
-        parent: "RequestScope | None",
-        deadline: float | None,
-        tickets: dict[object, Any],
-    ) -> None:
-        self.request_id = request_id
-        self.attempt_id = attempt_id
-        self.context: RoutingContext | None = context
-        self.parent = parent
-        self.depth: int = 1 if parent is None else parent.depth + 1
-        self.deadline = deadline
-        self.children: list[RoutingAttempt] = []
-        self.tickets = tickets
-        self.is_ended = False
-        self._closing_deadline: float | None = None
-
     def enter(self) -> Token["RequestScope | None"]:
         """Make this the current scope until `leave` is called, in the same context."""
         return _current.set(self)
-
-    def end(self) -> None:
-        """Note that the attempt is over, and let its conversation and its records go.
-
-        asyncio keeps a timer that was cancelled, with the context variables it was set in, until
-        it would have gone off: without this a timeout of ten minutes holds the messages, and the
-        clients that the records name, as long.
-        """
-        self.is_ended = True
-        self.context = None
-        self.children = []
 
     def closing_deadline(self) -> float:
         """Return the one time limit, absolute, that a cancelled request has for cleaning up."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from chatrouting._cancellation import is_cancellation
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.routing._errors import annotate
-from chatrouting.routing._reporting import outranked, report
+from chatrouting.routing._reporting import as_policy, outranked, report
 from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._settings import CallSettings
 from chatrouting.routing.context import RoutingContext
@@ -47,7 +47,7 @@ async def tell_of_end(
     result, cut_off = error, None
     cause = None if isinstance(error, GeneratorExit) else error
     try:
-        await report(settings, context, record, True)
+        await as_policy(report(settings, context, record, True))
     except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
         if gave_up and is_cancellation(hook_error):
             cut_off = hook_error

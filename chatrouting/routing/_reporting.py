@@ -8,12 +8,50 @@ from typing import TypeVar, cast
 from chatrouting._cancellation import cancel_count, is_cancellation, is_foreign_cancellation
 from chatrouting.attempt import RoutingAttempt
 from chatrouting.routing._errors import with_cause
-from chatrouting.routing._settings import CallSettings, Listener
+from chatrouting.routing._settings import CallSettings, Listener, UpdateHook
 from chatrouting.routing.context import RoutingContext
 
 logger = logging.getLogger("chatrouting.routing")
 
 T = TypeVar("T")
+
+
+def reporter(
+    on_update: UpdateHook | None, listener: Listener | None, name: str | None
+) -> UpdateHook | None:
+    """Return what tells a router's own hook of an attempt, then the listener, whatever it did.
+
+    It raises what the router's own hook raised. A listener's exception is logged.
+
+    Args:
+        on_update: The router's own hook; None if it does nothing.
+        listener: Whoever else wants to know.
+        name: The router's name, for the log.
+    """
+    if listener is None:
+        return on_update
+
+    async def tell_listener(*told: *tuple[RoutingContext, RoutingAttempt, bool]) -> None:
+        baseline = cancel_count()
+        try:
+            answer = listener(*told)
+            if hasattr(answer, "__await__"):
+                await cast("Awaitable[None]", answer)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_foreign_cancellation(error, baseline):
+                raise
+            logger.exception("routing.listener_failed router=%s", name)
+
+    if on_update is None:
+        return tell_listener
+
+    async def tell_both(*told: *tuple[RoutingContext, RoutingAttempt, bool]) -> None:
+        try:
+            await on_update(*told)
+        finally:
+            await tell_listener(*told)
+
+    return tell_both
 
 
 async def report(
@@ -22,33 +60,13 @@ async def report(
     attempt: RoutingAttempt,
     is_terminal: bool,  # noqa: FBT001  # handed through to hooks, which get it so
 ) -> None:
-    """Tell the router's own hook, then the listener, whatever the hook did.
+    """Tell of an attempt whoever wants to know.
 
     Raises:
-        BaseException: What the router's own hook raised. A listener's exception is logged.
+        BaseException: What the router's own hook raised.
     """
-    try:
-        if settings.on_update is not None:
-            await as_policy(settings.on_update(context, attempt, is_terminal))
-    finally:
-        if settings.listener is not None:
-            await _tell(settings, settings.listener, (context, attempt, is_terminal))
-
-
-async def _tell(
-    settings: CallSettings,
-    listener: Listener,
-    told: tuple[RoutingContext, RoutingAttempt, bool],
-) -> None:
-    baseline = cancel_count()
-    try:
-        answer = listener(*told)
-        if hasattr(answer, "__await__"):
-            await cast("Awaitable[None]", answer)
-    except BaseException as error:
-        if not isinstance(error, Exception) and not is_foreign_cancellation(error, baseline):
-            raise
-        logger.exception("routing.listener_failed router=%s", settings.name)
+    if settings.report is not None:
+        await settings.report(context, attempt, is_terminal)
 
 
 async def as_policy(waiting: Awaitable[T]) -> T:
@@ -64,16 +82,18 @@ async def as_policy(waiting: Awaitable[T]) -> T:
         return await waiting
     except BaseException as error:
         if is_foreign_cancellation(error, baseline):
-            raise cancelled_by_policy() from error
+            raise cancelled_by_policy(error) from error
         raise
 
 
-def cancelled_by_policy() -> RuntimeError:
+def cancelled_by_policy(cancellation: BaseException) -> RuntimeError:
     """Make the error for a policy that raised a cancellation of its own."""
-    return RuntimeError(
+    error = RuntimeError(
         "a policy raised a cancellation although its caller is not being cancelled; "
         "something that it waited for was cancelled."
     )
+    error.__cause__ = cancellation
+    return error
 
 
 def as_answer(answer: object) -> bool:

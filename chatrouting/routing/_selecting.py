@@ -1,32 +1,26 @@
 """From what a policy returned to the client, name, options and messages of one attempt."""
 
 from collections.abc import Awaitable
-from typing import Any, NamedTuple
+from typing import Any
 
 from chatrouting._limits import LimitExpired, run_within
 from chatrouting.client import ChatClient
 from chatrouting.errors import ConfigurationError
-from chatrouting.messages import ChatMessage, as_messages
-from chatrouting.options import ChatOptions
+from chatrouting.messages import as_messages
 from chatrouting.routing._errors import request_timeout
 from chatrouting.routing._routes import RouteTable, name_of
 from chatrouting.routing._settings import CallSettings
-from chatrouting.routing.context import RoutingContext, Selected, Selection
-
-
-class Target(NamedTuple):
-    """What is about to be invoked."""
-
-    client: ChatClient
-    route: str
-    messages: tuple[ChatMessage, ...]
-    options: ChatOptions
+from chatrouting.routing.context import RoutingContext, Selected, Selection, Target
 
 
 async def select(
-    settings: CallSettings, context: RoutingContext, deadline: float | None, baseline: int
+    settings: CallSettings,
+    context: RoutingContext,
+    selecting: Any,
+    deadline: float | None,
+    baseline: int,
 ) -> Target | None:
-    """Ask the policy for the client of the next attempt.
+    """Find the client of the next attempt.
 
     A client that has refused the request already is not asked again: the policy is, as often as
     the router has routes.
@@ -34,6 +28,7 @@ async def select(
     Args:
         settings: The router's.
         context: The request.
+        selecting: What the policy answered first, awaitable or not.
         deadline: When the request ends, where this router is the one to enforce it.
         baseline: What `cancel_baseline` gave at the start of the call.
 
@@ -45,18 +40,21 @@ async def select(
         RequestTimeoutError: If the time of the request ran out meanwhile.
         BaseException: What the policy raised.
     """
-    for _ in range(len(settings.routes.names) + 1):
-        selecting: Any = settings.select(context)
+    left = len(settings.routes.names)
+    while True:
         if hasattr(selecting, "__await__"):
             if deadline is not None:
                 selecting = _select_within(deadline, selecting, baseline)
             selecting = await selecting
         if selecting is None:
-            break
+            return None
         target = resolve(selecting, context, settings.routes)
-        if not context.has_refused(target.client):
+        if not context.has_refused(target[0]):
             return target
-    return None
+        if not left:
+            return None
+        left -= 1
+        selecting = settings.select(context)
 
 
 async def _select_within(
@@ -77,23 +75,18 @@ def resolve(
     Raises:
         ConfigurationError: If the policy returned an unknown name or something else altogether.
     """
-    if isinstance(selected, str):  # the common case, with nothing to look into
-        index = routes.index_of_name(selected)
-        context.mark_tried(index)
-        context.selection = None
-        return Target(routes.clients[index], selected, context.messages, context.options)
-    if not isinstance(selected, Selection):
+    messages, options = context.messages, context.options
+    if isinstance(selected, Selection):
+        context.selection = selected
+        client, route = _find(selected.client, context, routes)
+        if selected.messages is not None:
+            messages = as_messages(selected.messages)
+        if selected.options is not None:
+            options = selected.options
+    else:
         context.selection = None
         client, route = _find(selected, context, routes)
-        return Target(client, route, context.messages, context.options)
-    context.selection = selected
-    client, route = _find(selected.client, context, routes)
-    return Target(
-        client,
-        route,
-        context.messages if selected.messages is None else as_messages(selected.messages),
-        context.options if selected.options is None else selected.options,
-    )
+    return client, route, messages, options
 
 
 def _find(

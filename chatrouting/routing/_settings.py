@@ -7,9 +7,10 @@ from typing import Literal, TypeAlias
 from chatrouting.attempt import RoutingAttempt
 from chatrouting.responses import ChatResponseUpdate
 from chatrouting.routing._routes import RouteTable
-from chatrouting.routing.context import RoutingContext, Selected
+from chatrouting.routing.context import RoutingContext, Selected, Target
 
 Selector: TypeAlias = Callable[[RoutingContext], Selected | Awaitable[Selected]]
+Taker: TypeAlias = Callable[[RoutingContext], Target | None]
 UpdateHook: TypeAlias = Callable[[RoutingContext, RoutingAttempt, bool], Awaitable[None]]
 EndHook: TypeAlias = Callable[[RoutingContext, BaseException | None], Awaitable[None]]
 Listener: TypeAlias = Callable[[RoutingContext, RoutingAttempt, bool], Awaitable[None] | None]
@@ -29,7 +30,6 @@ class FailoverSettings:
         attempt_timeout: Seconds waited for one client, None for no limit.
         first_output_timeout: Seconds from the start of an attempt to its first output.
         stall_timeout: Seconds of waiting since the last output.
-        has_early_limit: Whether a limit runs before the first output.
     """
 
     maximum_attempts: int | None
@@ -39,7 +39,11 @@ class FailoverSettings:
     attempt_timeout: float | None
     first_output_timeout: float | None
     stall_timeout: float | None
-    has_early_limit: bool
+
+    @property
+    def has_early_limit(self) -> bool:
+        """Whether a limit of an attempt runs before its first output."""
+        return self.attempt_timeout is not None or self.first_output_timeout is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +55,22 @@ class CallSettings:
         clock: Measures durations.
         routes: The router's clients.
         select: The policy.
-        on_update: The router's own hook; None if it does nothing.
-        on_ended: Likewise.
-        listener: Whoever else wants to know of attempts.
+        take: What finds the next target at once, where the policy is the router's own list.
+        report: Tells whoever wants to know of attempts; None if nobody does.
+        on_ended: The router's own hook for the end of a request; None if it does nothing.
         failover: None for a router that selects once.
-        is_watched: Whether anybody wants to know of attempts.
+        has_early_limit: Whether a limit of an attempt runs before its first output.
     """
 
     name: str | None
     clock: Callable[[], float]
     routes: RouteTable
     select: Selector
-    on_update: UpdateHook | None
+    take: Taker | None
+    report: UpdateHook | None
     on_ended: EndHook | None
-    listener: Listener | None
     failover: FailoverSettings | None
-    is_watched: bool
+    has_early_limit: bool
 
     def commits(self, update: ChatResponseUpdate) -> bool:
         """Say whether nobody else may answer once this update is handed out."""

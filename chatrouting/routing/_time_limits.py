@@ -30,7 +30,7 @@ def limit_before_commit(
     if deadline is None and not has_early_limit:
         return None
     limits: list[Limit] = []
-    route = attempt.target.route
+    route = attempt.route
     if failover is not None and has_early_limit:
         now = attempt.timed_from = anyio.current_time()
         for seconds, kind, name in (

@@ -25,16 +25,21 @@ class Selection:
         client: The client, or the name of a route.
         options: What the client gets instead of `context.options`, this time only.
         messages: What the client gets instead of `context.messages`, this time only.
-        reason: Why, for whoever reads logs.
+        reason: Why, for whoever reads records and logs.
+        detail: What else is to be known of the choice; handed on to the attempt's record.
     """
 
     client: ChatClient | str
     options: ChatOptions | None = None
     messages: MessagesInput | None = None
     reason: str | None = None
+    detail: object = None
 
 
 Selected: TypeAlias = ChatClient | str | Selection | None
+
+#: What is about to be invoked: a client, its name, and what it is given.
+Target: TypeAlias = tuple[ChatClient, str, tuple[ChatMessage, ...], ChatOptions]
 
 
 @final
@@ -98,10 +103,10 @@ class RoutingContext(NeverCopied):
             TypeError: If `messages` is None, or `options` are no `ChatOptions`.
         """
         table = routes if isinstance(routes, RouteTable) else RouteTable(routes)
-        self._begin(as_messages(messages), table, parent)
+        self._begin(as_messages(messages), _NO_OPTIONS, table, is_streaming)
         self.options = options
-        self.is_streaming = is_streaming
         self.request_id = request_id
+        self.parent = parent
         for attempt in attempts:
             self.add(attempt)
             if attempt.route in table.by_name:
@@ -110,13 +115,16 @@ class RoutingContext(NeverCopied):
     def _begin(
         self,
         messages: tuple[ChatMessage, ...],
+        options: ChatOptions,
         routes: RouteTable,
-        parent: "RoutingContext | None",
+        is_streaming: bool,  # noqa: FBT001  # handed through
     ) -> None:
         self.messages = messages
-        self.parent = parent
+        self.is_streaming = is_streaming
+        self.parent = None
         self.deadline = math.inf
         self.selection = None
+        self._options = options
         self._routes = routes
         self._is_tried = [False] * len(routes.names)
         self._refused: tuple[ChatClient, ...] = ()
@@ -129,12 +137,12 @@ class RoutingContext(NeverCopied):
         messages: tuple[ChatMessage, ...],
         options: ChatOptions | None,
         routes: RouteTable,
-        parent: "RoutingContext | None",
+        *,
+        is_streaming: bool,
     ) -> Self:
         """Make the context of a router's call, which has read and checked its arguments."""
         context = cls.__new__(cls)
-        context._begin(messages, routes, parent)
-        context._options = _NO_OPTIONS if options is None else options
+        context._begin(messages, options or _NO_OPTIONS, routes, is_streaming)
         return context
 
     @property
@@ -176,10 +184,23 @@ class RoutingContext(NeverCopied):
 
     def next_route(self) -> str | None:
         """Return the first of `remaining`, None if there is none."""
+        index = self._next_index()
+        return None if index is None else self._routes.names[index]
+
+    def take_next(self) -> Target | None:
+        """Take the first of `remaining` out of it, and return what to invoke; None at the end."""
+        index = self._next_index()
+        if index is None:
+            return None
+        self._is_tried[index] = True
+        routes = self._routes
+        return routes.clients[index], routes.names[index], self.messages, self._options
+
+    def _next_index(self) -> int | None:
         for index, is_tried in enumerate(self._is_tried):
             if is_tried or (self._refused and self.has_refused(self._routes.clients[index])):
                 continue
-            return self._routes.names[index]
+            return index
         return None
 
     def has_refused(self, client: ChatClient) -> bool:

@@ -83,7 +83,6 @@ class FailoverChatClient(RoutingChatClient):
             attempt_timeout=attempt_timeout,
             first_output_timeout=first_output_timeout,
             stall_timeout=stall_timeout,
-            has_early_limit=attempt_timeout is not None or first_output_timeout is not None,
         )
         super().__init__(
             select_client,

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from chatrouting.errors import ConfigurationError
 from chatrouting.routing._routes import RoutesInput
-from chatrouting.routing._settings import CommitOn, Listener, Selector, ShouldFailover
+from chatrouting.routing._settings import CommitOn, Listener, ShouldFailover, Taker
 from chatrouting.routing.context import RoutingContext, Selected
 from chatrouting.routing.failover import FailoverChatClient
 
@@ -69,10 +69,10 @@ class OrderedFailoverChatClient(FailoverChatClient):
             raise ConfigurationError("clients is empty; give at least one chat client.")
 
     @override
-    def _selecting(self) -> Selector:
+    def _taker(self) -> Taker | None:
         # Nothing to await: each request is spared a coroutine, unless a subclass has its own way.
         is_own = type(self).select_client is OrderedFailoverChatClient.select_client
-        return RoutingContext.next_route if is_own else self.select_client
+        return RoutingContext.take_next if is_own else None
 
     @override
     async def select_client(self, context: RoutingContext) -> Selected:

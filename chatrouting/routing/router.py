@@ -12,8 +12,10 @@ from chatrouting.messages import MessagesInput, as_messages
 from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse
 from chatrouting.routing._call import RouterCall
+from chatrouting.routing._layer import RouterLayer
+from chatrouting.routing._reporting import reporter
 from chatrouting.routing._routes import RoutesInput, RouteTable
-from chatrouting.routing._settings import CallSettings, FailoverSettings, Listener, Selector
+from chatrouting.routing._settings import CallSettings, FailoverSettings, Listener, Selector, Taker
 from chatrouting.routing.context import RoutingContext, Selected
 from chatrouting.stream import ResponseStream
 
@@ -75,21 +77,22 @@ class RoutingChatClient(ClosingClient):
             )
         self._selector = select_client
         watches = self._overrides("on_routing_update")
+        failover = self._failover_settings()
         self._settings = CallSettings(
             name=name,
             clock=clock,
             routes=self._routes,
-            select=self._selecting() if select_client is None else select_client,
-            on_update=self.on_routing_update if watches else None,
+            select=self.select_client if select_client is None else select_client,
+            take=self._taker(),
+            report=reporter(self.on_routing_update if watches else None, on_routing_update, name),
             on_ended=self.on_request_ended if self._overrides("on_request_ended") else None,
-            listener=on_routing_update,
-            failover=self._failover_settings(),
-            is_watched=watches or on_routing_update is not None,
+            failover=failover,
+            has_early_limit=failover is not None and failover.has_early_limit,
         )
 
-    def _selecting(self) -> Selector:
-        """Return what the loop calls to select, where no callable was given."""
-        return self.select_client
+    def _taker(self) -> Taker | None:
+        """Return what finds the next target without asking `select_client`, if anything may."""
+        return None
 
     def _overrides(self, method: str) -> bool:
         return getattr(type(self), method) is not getattr(RoutingChatClient, method)
@@ -155,8 +158,9 @@ class RoutingChatClient(ClosingClient):
         """
         if self._is_closed:
             raise self._closed_error()
-        call = RouterCall(self._settings, as_messages(messages), options, is_streaming=False)
-        return await call.get_whole()
+        call = RouterCall(self._settings, as_messages(messages), options)
+        response: ChatResponse = await call.run()
+        return response
 
     def get_streaming_response(
         self, messages: MessagesInput, options: ChatOptions | None = None
@@ -168,14 +172,16 @@ class RoutingChatClient(ClosingClient):
         """
         if self._is_closed:
             raise self._closed_error()
-        call = RouterCall(self._settings, as_messages(messages), options, is_streaming=True)
+        call = RouterCall(self._settings, as_messages(messages), options)
+        layer = RouterLayer(call)
 
         async def open_stream() -> ResponseStream:
             if self._is_closed:  # since the stream was made
                 raise self._closed_error()
-            return await call.open()
+            stream: ResponseStream = await call.run(layer)
+            return stream
 
-        return ResponseStream.deferred(open_stream, call)
+        return ResponseStream.deferred(open_stream, layer)
 
     def get_service(self, service_type: type[Any], service_key: object = None) -> Any:
         """Answer for the router itself; a candidate is never asked.

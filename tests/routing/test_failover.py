@@ -522,3 +522,14 @@ async def test_each_request_has_a_context_and_an_id_of_its_own(answer):
 
     assert contexts[0] is not contexts[1]
     assert contexts[0].request_id != contexts[1].request_id
+
+
+async def test_a_record_repeats_what_the_policy_said_of_its_own_choice(answer, log):
+    choices = iter([Selection("a", reason="nearest", detail=7), "b"])
+    routes = {"a": ScriptedChatClient(fails(OverloadedError())), "b": ScriptedChatClient()}
+    router = FailoverChatClient(lambda _: next(choices), routes=routes, on_routing_update=log)
+    await answer(router)
+    assert [(each.route, each.reason, each.detail) for each in log.attempts] == [
+        ("a", "nearest", 7),
+        ("b", None, None),
+    ]

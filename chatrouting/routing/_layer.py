@@ -1,0 +1,87 @@
+"""A router's part in a stream: reading ahead to the commit, and the record when the stream ends."""
+
+from collections.abc import Sequence
+from typing import cast, final
+
+from typing_extensions import override
+
+from chatrouting._layers import StreamLayer
+from chatrouting.attempt import RoutingAttempt
+from chatrouting.client import ChatClient
+from chatrouting.messages import ChatMessage
+from chatrouting.options import ChatOptions
+from chatrouting.responses import ChatResponseUpdate
+from chatrouting.routing._call import RouterCall
+from chatrouting.routing._ending import outcome_of_stream, tell_of_end
+from chatrouting.routing._running import RunningAttempt
+from chatrouting.routing._time_limits import set_limits_after_commit
+from chatrouting.stream import ResponseStream
+
+
+@final
+class RouterLayer(StreamLayer):
+    """What a router keeps with a stream, from the moment that the call has opened it."""
+
+    def __init__(self, call: RouterCall) -> None:
+        self._call = call
+        self.clock = call.settings.clock
+
+    async def open_stream(
+        self, client: ChatClient, messages: tuple[ChatMessage, ...], options: ChatOptions
+    ) -> ResponseStream:
+        """Invoke a client and read its stream up to the commit; what was read is put back."""
+        attempt = cast("RunningAttempt", self._call.attempt)
+        settings = self._call.settings
+        source = client.get_streaming_response(messages, options)
+        stream = source if isinstance(source, ResponseStream) else ResponseStream(source)
+        stream.surround(attempt, settings.clock)
+        attempt.stream = stream
+        ahead: list[ChatResponseUpdate] = []
+        while True:
+            try:
+                update = await stream.__anext__()
+            except StopAsyncIteration:
+                # Nothing is out yet: what spoilt the end may be mended by another client.
+                if stream.close_error is not None:
+                    raise stream.close_error from None
+                attempt.commit(has_update=False)
+                break
+            ahead.append(update)
+            if settings.commits(update):
+                attempt.commit(has_update=True)
+                break
+        self.deadline = self._call.own_deadline
+        has_output = any(each.has_output for each in ahead)
+        set_limits_after_commit(self, settings.failover, attempt, has_output=has_output)
+        stream.put_back(ahead)
+        return stream
+
+    @property
+    @override
+    def attempts(self) -> Sequence[RoutingAttempt]:
+        return self._call.context.attempts if hasattr(self._call, "context") else ()
+
+    @override
+    def attach(self, stream: ResponseStream) -> None:
+        if self._call.attempt is not None:
+            self._call.attempt.attach(stream)
+
+    @override
+    async def on_end(self, error: BaseException | None) -> BaseException | None:
+        call = self._call
+        attempt = cast("RunningAttempt", call.attempt)  # a layer counts once `run` has returned
+        record = attempt.record(*outcome_of_stream(attempt, error))
+        call.context.add(record)
+        result, cut_off = await tell_of_end(
+            call.settings, call.context, record, error, call.report_end
+        )
+        call.release(result)
+        call.caller_error = None
+        if cut_off is not None:
+            raise cut_off  # the stream knows whether its time limit did it
+        return result
+
+    @override
+    def on_dropped(self) -> None:
+        if self._call.attempt is not None:
+            self._call.attempt.end()
