@@ -1,0 +1,110 @@
+"""What is in the window of one limit of a deployment, and how much of it may be lent.
+
+A borrowed token stays in the window until it leaves, and those who were promised a share may be
+back before. So only that is lent which they cannot claim until then: at any later moment, what is
+still in the window, all assured levels, and all refill up to that moment must fit into the limit.
+This is exact over the slots of a ring. It stays so under refunds, which go back to the slot of the
+charge; a pool of tokens would regain by time what it gets back by refund. Pure; time is an
+argument.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, final
+
+from chatrouting.quota.limits import QuotaLimit
+
+#: Rounding refuses nobody, as a part of the limit.
+_ROUNDING: Final = 1e-9
+
+
+@final
+class Timeline:
+    """What is in the window of one ring, by slots, and what can be borrowed of it."""
+
+    def __init__(self, limit: QuotaLimit, bursts: float, rates: float) -> None:
+        self._limit = limit
+        self._bursts = bursts
+        self._rates = rates
+        self._width = limit.window / limit.slots
+        self._slots: list[int] = []
+        self._amounts: list[float] = []
+
+    def add(self, amount: float, at: float, now: float) -> None:
+        """Count an amount, more or less than 0, in the slot of an instant."""
+        self._forget(now)
+        slot = math.floor(at / self._width)
+        if slot + self._limit.slots < math.floor(now / self._width):
+            return
+        place = bisect_left(self._slots, slot)
+        if place == len(self._slots) or self._slots[place] != slot:
+            self._slots.insert(place, slot)
+            self._amounts.insert(place, 0.0)
+        self._amounts[place] = max(0.0, self._amounts[place] + amount)
+
+    def largest(self) -> float:
+        """Return what can be borrowed at once when nothing is in the window."""
+        longest = self._limit.window + self._width
+        return self._limit.usable - self._bursts - self._rates * longest
+
+    def borrowable(self, levels: float, now: float) -> float:
+        """Return what can be borrowed now.
+
+        Args:
+            levels: Sum of the assured levels.
+            now: The time.
+        """
+        self._forget(now)
+        limit, held = self._limit.usable - levels, 0.0
+        least = limit - self._rates * (self._leaves_at(math.floor(now / self._width)) - now)
+        for slot, amount in zip(reversed(self._slots), reversed(self._amounts), strict=True):
+            held += amount
+            least = min(least, limit - held - self._rates * (self._leaves_at(slot) - now))
+        return least + self._limit.usable * _ROUNDING
+
+    def borrowable_at(self, amount: float, now: float) -> float:
+        """Return when an amount can surely be borrowed, if nothing else happens.
+
+        Args:
+            amount: At most `largest`.
+            now: The time, at which it cannot.
+        """
+        self._forget(now)
+        at = now
+        for slot, claimed in self._claims():
+            # As if all levels were full by then: they may be.
+            excess = claimed + amount + self._bursts - self._limit.usable
+            paid_at = excess / self._rates if self._rates > 0 else at if excess <= 0 else math.inf
+            if max(at, paid_at) < self._leaves_at(slot):
+                return max(at, paid_at)
+            at = self._leaves_at(slot)
+        return at
+
+    def entries(self) -> Iterator[tuple[float, float]]:
+        """Yield instants and what is counted as of them."""
+        for slot, amount in zip(self._slots, self._amounts, strict=True):
+            yield slot * self._width, amount
+
+    def _claims(self) -> Iterator[tuple[int, float]]:
+        """Yield the slots, oldest first, with the most that is claimed while each is still there.
+
+        Until a slot leaves, it and all younger ones are in the window, and so is the refill up to
+        then. That is counted from instant 0, for the caller to take off what is over.
+        """
+        held, most = 0.0, -math.inf
+        found: list[tuple[int, float]] = []
+        for slot, amount in zip(reversed(self._slots), reversed(self._amounts), strict=True):
+            held += amount
+            most = max(most, held + self._rates * self._leaves_at(slot))
+            found.append((slot, most))
+        return reversed(found)
+
+    def _leaves_at(self, slot: int) -> float:
+        return (slot + self._limit.slots + 1) * self._width
+
+    def _forget(self, now: float) -> None:
+        gone = bisect_left(self._slots, math.floor(now / self._width) - self._limit.slots)
+        if gone:
+            del self._slots[:gone]
+            del self._amounts[:gone]
