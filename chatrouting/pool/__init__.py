@@ -7,25 +7,37 @@ them, `health` what it remembers of each, `pool` the object that holds it all to
 """
 
 from chatrouting.pool._regions import KNOWN_REGIONS
+from chatrouting.pool.affinity import stable_prefix
 from chatrouting.pool.diagnostics import Diagnostics, Discovery, Finding
 from chatrouting.pool.discovery import discover, discover_models, env_name
 from chatrouting.pool.endpoint import ApiKey, Endpoint, EndpointMode, Identity
+from chatrouting.pool.events import EndpointState, EndpointStatus, PoolEvent, PoolEventKind
 from chatrouting.pool.faults import Fault, Verdict
+from chatrouting.pool.member import Cooling, Ticket
 from chatrouting.pool.policy import PoolPolicy
+from chatrouting.pool.pool import EndpointPool
 
 __all__ = [
     "KNOWN_REGIONS",
     "ApiKey",
+    "Cooling",
     "Diagnostics",
     "Discovery",
     "Endpoint",
     "EndpointMode",
+    "EndpointPool",
+    "EndpointState",
+    "EndpointStatus",
     "Fault",
     "Finding",
     "Identity",
+    "PoolEvent",
+    "PoolEventKind",
     "PoolPolicy",
+    "Ticket",
     "Verdict",
     "discover",
     "discover_models",
     "env_name",
+    "stable_prefix",
 ]

@@ -1,0 +1,109 @@
+"""What a pool and its pinned views share, and what follows when a ticket is given back."""
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Generic, final
+
+from chatrouting.errors import PoolExhaustedError
+from chatrouting.pool.events import PoolEvent, PoolEventKind, log_event, logger
+from chatrouting.pool.loop_clients import ClientT, LoopClients
+from chatrouting.pool.member import BLOCKED, Chance, Cooling, Ticket
+from chatrouting.pool.policy import PoolPolicy
+from chatrouting.pool.table import Table
+from chatrouting.pool.waiting import WaitingRoom
+from chatrouting.pool.windows import RetryBudget
+
+
+@final
+class Core(Generic[ClientT]):
+    """State, settings and clients of one pool.
+
+    Attributes:
+        table: The members.
+        clients: What calls them.
+        policy: How they are treated.
+        name: Of the pool.
+        clock: A monotonic clock.
+        chance: Where chance comes from.
+        on_event: A listener.
+        lock: Held for every look at the members.
+        room: Where requests wait.
+        retries: The retry budget, if there is one.
+    """
+
+    __slots__ = (
+        "chance",
+        "clients",
+        "clock",
+        "lock",
+        "name",
+        "on_event",
+        "policy",
+        "retries",
+        "room",
+        "table",
+    )
+
+    def __init__(
+        self,
+        table: Table,
+        clients: LoopClients[ClientT],
+        *,
+        policy: PoolPolicy,
+        name: str,
+        clock: Callable[[], float],
+        chance: Chance,
+        on_event: Callable[[PoolEvent], object] | None,
+    ) -> None:
+        self.table = table
+        self.clients = clients
+        self.policy = policy
+        self.name = name
+        self.clock = clock
+        self.chance = chance
+        self.on_event = on_event
+        self.lock = threading.Lock()
+        self.room = WaitingRoom()
+        self.retries = None if policy.retry_budget is None else RetryBudget(policy.retry_budget)
+
+    def tell(
+        self, ticket: Ticket, event: PoolEvent | None, now: float, *, was_blocked: bool
+    ) -> None:
+        """Wake those who wait for what happened, and let others know of it.
+
+        Args:
+            ticket: It was given back.
+            event: What happened to its member, if anything did.
+            now: The time of that.
+            was_blocked: The member had no slot free before.
+        """
+        open_at = ticket.member.open_at
+        has_reopened = event is not None and event.kind is PoolEventKind.REOPENED
+        if has_reopened or (was_blocked and open_at != BLOCKED):
+            if has_reopened or ticket.is_probe or open_at > now:
+                self.room.wake_all()
+            else:
+                self.room.wake_one(ticket.endpoint)
+        if event is not None:
+            log_event(self.name, event)
+            self._report(event)
+
+    def _report(self, event: PoolEvent) -> None:
+        if self.on_event is None:
+            return
+        try:
+            self.on_event(event)
+        except Exception:  # noqa: BLE001  # the listener's own
+            logger.exception("pool.listener_failed pool=%s", self.name)
+
+
+def exhausted(name: str, cooling: Cooling) -> PoolExhaustedError:
+    """Make the error of a pool whose members are all held back."""
+    is_known = cooling.wait < math.inf
+    when = f"in {cooling.wait:.1f} s" if is_known else "when a running attempt ends"
+    return PoolExhaustedError(
+        f"all endpoints of the pool {name!r} are held back; {cooling.endpoint.id!r} is ready "
+        f"first, {when}. Try again then, or add an endpoint.",
+        retry_after=cooling.wait if is_known else None,
+    )

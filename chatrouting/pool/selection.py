@@ -1,0 +1,193 @@
+"""Which member is asked next: filters, tiers, and what to do if nobody is ready.
+
+The lowest tier with a ready member is asked; which of its members, a strategy says. Pure: it reads
+the members and changes none.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from typing_extensions import override
+
+from chatrouting.errors import NoEndpointAvailableError
+from chatrouting.pool.endpoint import Endpoint, EndpointMode
+from chatrouting.pool.member import BLOCKED, Chance, Cooling, Member
+from chatrouting.pool.policy import PoolPolicy
+from chatrouting.pool.strategies import strategy_for
+
+#: Members by ascending priority.
+Tiers: TypeAlias = Sequence[Sequence[Member]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which endpoints a request may be sent to.
+
+    Attributes:
+        exclude: Ids of those that are out of the question.
+        regions: Where they must be, in lower case; None for anywhere. An endpoint whose region is
+            not known is nowhere.
+        only: The id of the only one.
+    """
+
+    exclude: Collection[str] = ()
+    regions: Collection[str] | None = None
+    only: str | None = None
+
+    def __call__(self, endpoint: Endpoint) -> bool:
+        """Say whether an endpoint may be asked."""
+        if self.only is not None and endpoint.id != self.only:
+            return False
+        if self.regions is not None and endpoint.region not in self.regions:
+            return False
+        return endpoint.id not in self.exclude
+
+    @override
+    def __str__(self) -> str:
+        only = "any" if self.only is None else repr(self.only)
+        regions = "any" if self.regions is None else ", ".join(sorted(self.regions)) or "none"
+        excluded = ", ".join(map(repr, sorted(self.exclude))) or "none"
+        return f"regions allowed: {regions}; endpoints allowed: {only}, excluded: {excluded}"
+
+
+@final
+class Selection:
+    """The choice among the members of one pool."""
+
+    __slots__ = ("_choose", "_policy", "_prefer", "_tiers")
+
+    def __init__(self, tiers: Tiers, policy: PoolPolicy, chance: Chance) -> None:
+        """Prepare the choice.
+
+        Args:
+            tiers: All members that the policy lets be asked at all.
+            policy: Says how.
+            chance: Random numbers from 0 to 1.
+        """
+        self._tiers = tiers
+        self._policy = policy
+        self._choose = strategy_for(policy, chance)
+        self._prefer = bool(policy.prefer_regions or policy.enforce_tpm)
+
+    def select(
+        self,
+        now: float,
+        *,
+        key: str | None = None,
+        tokens: int | None = None,
+        allows: Filter | None = None,
+    ) -> Member | Cooling:
+        """Choose a member.
+
+        Args:
+            now: The time.
+            key: Of the conversation, for affinity.
+            tokens: What the request is thought to take.
+            allows: Says whether an endpoint may be asked; None lets all be asked.
+
+        Raises:
+            NoEndpointAvailableError: If `allows` leaves nobody.
+        """
+        tiers = self._tiers if allows is None else _narrowed(self._tiers, allows)
+        for tier in tiers:
+            ready = [member for member in tier if member.open_at <= now]
+            if ready:
+                break
+        else:
+            return self._when_nobody_is_ready(tiers, now)
+        if self._policy.ptu_grace and tier is not tiers[0]:
+            reserved = self._reserved_soon(tiers[: tiers.index(tier)], now)
+            if reserved is not None:
+                return reserved
+        if self._prefer:
+            ready = self._preferred(ready, now, tokens or 0)
+        return self._choose(ready, now, key)
+
+    def _preferred(self, ready: list[Member], now: float, tokens: int) -> list[Member]:
+        """Leave those that are within their declared limits, and of these the nearest."""
+        if self._policy.enforce_tpm:
+            ready = _those(ready, lambda member: _has_room(member, tokens, now)) or ready
+        for region in self._policy.prefer_regions:
+            near = [member for member in ready if member.endpoint.region == region]
+            if near:
+                return near
+        return ready
+
+    def _reserved_soon(self, tiers: Tiers, now: float) -> Cooling | None:
+        """Return the reserved member that is back so soon that waiting is better than paying."""
+        soon = now + self._policy.ptu_grace
+        reserved = [
+            member
+            for tier in tiers
+            for member in tier
+            if member.endpoint.mode is EndpointMode.PTU and member.open_at <= soon
+        ]
+        return _cooling(reserved, now, _open_at) if reserved else None
+
+    def _when_nobody_is_ready(self, tiers: Tiers, now: float) -> Member | Cooling:
+        everybody = [member for tier in tiers for member in tier]
+        if all(member.parked_until > now for member in everybody):
+            return self._of_parked(tiers, everybody, now)
+        if self._may_ask_anyway(everybody, now):
+            free = [
+                member
+                for member in everybody
+                if member.hinted_until <= now
+                and member.parked_until <= now
+                and not member.is_blocked
+            ]
+            if free:
+                return min(free, key=_cooldown_until)
+        return _cooling(everybody, now, _open_at)
+
+    def _of_parked(self, tiers: Tiers, everybody: list[Member], now: float) -> Member | Cooling:
+        """Ask parked members if there are no others: somebody may have mended one of them."""
+        for tier in tiers:
+            ready = _those(tier, lambda member: _unparked_at(member) <= now)
+            if ready:
+                return self._choose(ready, now, None)
+        return _cooling(everybody, now, _unparked_at)
+
+    def _may_ask_anyway(self, everybody: list[Member], now: float) -> bool:
+        if self._policy.when_all_cooling == "try_soonest":
+            return True
+        return self._policy.panic and all(
+            member.faulted_until > now and member.throttled_until <= now for member in everybody
+        )
+
+
+def _narrowed(tiers: Tiers, allows: Filter) -> Tiers:
+    found = [_those(tier, lambda member: allows(member.endpoint)) for tier in tiers]
+    narrowed = [tier for tier in found if tier]
+    if not narrowed:
+        raise NoEndpointAvailableError(f"no endpoint of the pool may be asked: {allows}.")
+    return narrowed
+
+
+def _those(members: Sequence[Member], fits: Callable[[Member], bool]) -> list[Member]:
+    return [member for member in members if fits(member)]
+
+
+def _has_room(member: Member, tokens: int, now: float) -> bool:
+    return member.budget is None or member.budget.has_room(tokens, now)
+
+
+def _open_at(member: Member) -> float:
+    return member.open_at
+
+
+def _cooldown_until(member: Member) -> float:
+    return member.cooldown_until
+
+
+def _unparked_at(member: Member) -> float:
+    return BLOCKED if member.is_blocked else member.cooldown_until
+
+
+def _cooling(members: Sequence[Member], now: float, ready_at: Callable[[Member], float]) -> Cooling:
+    """Name the member that is ready first; of several, the first in the list."""
+    first = min(members, key=ready_at)
+    is_busy = any(ready_at(member) == BLOCKED for member in members)
+    return Cooling(first.endpoint, max(0.0, ready_at(first) - now), is_busy)
