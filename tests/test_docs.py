@@ -38,6 +38,31 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PAGES_OF_THE_PROJECT = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 PROGRAMS_BEFORE = ROOT / "benchmarks" / "migrating"
+WRAPPER_PAGES = [
+    ROOT / "docs" / f"{name}.md"
+    for name in (
+        "routing",
+        "ordered-failover",
+        "failover",
+        "retry",
+        "semantic-routing",
+        "adapters",
+        "sync",
+    )
+]
+#: What the page of a wrapper tells, in this order; its own chapters stand between.
+FORM = [
+    "Usage",
+    "Defaults",
+    "What it guarantees, and what not",
+    "Telemetry",
+    "All well, and failing",
+    "What goes around and inside it",
+    "Patterns",
+    "Anti-patterns",
+    "Tests to copy",
+    "Origin",
+]
 LANGUAGES = {"python", "python before", "output", "sh", "text"}
 
 DEMO = "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/chatrouting demo"
@@ -199,6 +224,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", WRAPPER_PAGES, ids=name_of)
+def test_every_page_of_a_wrapper_has_one_form(page: Path) -> None:
+    headings = re.findall(r"^## (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    assert [each for each in headings if each in FORM] == FORM
 
 
 def in_reading_order() -> list[tuple[str, str]]:
