@@ -17,8 +17,6 @@ from chatrouting._limits import LimitExpired, run_within
 from chatrouting._stream_source import cancelled_by_client
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.errors import NoClientSelectedError, RefusedLocallyError, RequestTimeoutError
-from chatrouting.messages import ChatMessage
-from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse
 from chatrouting.routing import _reporting as reporting
 from chatrouting.routing._decision import Verdict, choose_error, decide
@@ -56,7 +54,7 @@ class RouterCall:
 
     Attributes:
         settings: The router's.
-        context: What policies see of the request; there once it runs.
+        context: What policies see of the request.
         parent: The scope that the request came in, None outside of every router.
         call_id: What the attempts' identifiers begin with.
         number: Of the last attempt.
@@ -71,8 +69,6 @@ class RouterCall:
         "_baseline",
         "_counted",
         "_has_failed",
-        "_messages",
-        "_options",
         "attempt",
         "call_id",
         "caller_error",
@@ -85,15 +81,9 @@ class RouterCall:
         "tickets",
     )
 
-    def __init__(
-        self,
-        settings: CallSettings,
-        messages: tuple[ChatMessage, ...],
-        options: ChatOptions | None,
-    ) -> None:
+    def __init__(self, settings: CallSettings, context: RoutingContext) -> None:
         self.settings = settings
-        self._messages = messages
-        self._options = options
+        self.context = context
         self._baseline = 0
         self._counted = 0
         self._has_failed = False
@@ -113,7 +103,8 @@ class RouterCall:
         """
         settings = self.settings
         self.caller_error = sys.exception()
-        context = self._begin(is_streaming=layer is not None)
+        context = self.context
+        self._begin()
         result: Any  # a stream with a layer, else whatever the client answers
         try:
             if _cancellation.cancel_count():
@@ -166,19 +157,17 @@ class RouterCall:
                 self.release(None)
         return result
 
-    def _begin(self, *, is_streaming: bool) -> RoutingContext:
+    def _begin(self) -> None:
         self.parent = parent = current_scope()
         # An id, no secret; `random` seeds itself anew in a forked process.
         self.call_id = call_id = hex(_HIGH_BIT | getrandbits(64))[3:]
-        self.context = context = RoutingContext.of_call(
-            self._messages, self._options, self.settings.routes, is_streaming=is_streaming
-        )
+        context = self.context
         self.own_deadline: float | None = None  # only the outermost router enforces it
         if parent is None:
             context.request_id = call_id
             self.ends_at = None
             self.tickets: dict[object, Any] = {}
-            hints = None if self._options is None else self._options.routing
+            hints = context.options.routing
             if hints is not None and hints.timeout is not None:
                 self.ends_at = self.own_deadline = anyio.current_time() + hints.timeout
         else:
@@ -189,7 +178,6 @@ class RouterCall:
             self.tickets = parent.tickets
         if self.ends_at is not None:
             context.deadline = self.ends_at
-        return context
 
     async def _end_failed(self, error: BaseException) -> Never:
         """Tell of the end of a request that raises, and raise."""

@@ -59,7 +59,7 @@ class RouterLayer(StreamLayer):
     @property
     @override
     def attempts(self) -> Sequence[RoutingAttempt]:
-        return self._call.context.attempts if hasattr(self._call, "context") else ()
+        return self._call.context.attempts
 
     @override
     def attach(self, stream: ResponseStream) -> None:

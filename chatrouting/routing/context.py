@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from chatrouting._copying import NeverCopied
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
@@ -103,47 +103,24 @@ class RoutingContext(NeverCopied):
             TypeError: If `messages` is None, or `options` are no `ChatOptions`.
         """
         table = routes if isinstance(routes, RouteTable) else RouteTable(routes)
-        self._begin(as_messages(messages), _NO_OPTIONS, table, is_streaming)
-        self.options = options
+        self.messages = as_messages(messages)
+        self.is_streaming = is_streaming
         self.request_id = request_id
         self.parent = parent
+        self.deadline = math.inf
+        self.selection = None
+        self._options = _NO_OPTIONS
+        self._routes = table
+        self._is_tried = [False] * len(table.names)
+        self._refused: tuple[ChatClient, ...] = ()
+        self._attempts: list[RoutingAttempt] = []
+        self._state: dict[Any, Any] | None = None
+        if options is not None:
+            self.options = options
         for attempt in attempts:
             self.add(attempt)
             if attempt.route in table.by_name:
                 self.mark_tried(table.index_of_name(attempt.route))
-
-    def _begin(
-        self,
-        messages: tuple[ChatMessage, ...],
-        options: ChatOptions,
-        routes: RouteTable,
-        is_streaming: bool,  # noqa: FBT001  # handed through
-    ) -> None:
-        self.messages = messages
-        self.is_streaming = is_streaming
-        self.parent = None
-        self.deadline = math.inf
-        self.selection = None
-        self._options = options
-        self._routes = routes
-        self._is_tried = [False] * len(routes.names)
-        self._refused: tuple[ChatClient, ...] = ()
-        self._attempts: list[RoutingAttempt] = []
-        self._state: dict[Any, Any] | None = None
-
-    @classmethod
-    def of_call(
-        cls,
-        messages: tuple[ChatMessage, ...],
-        options: ChatOptions | None,
-        routes: RouteTable,
-        *,
-        is_streaming: bool,
-    ) -> Self:
-        """Make the context of a router's call, which has read and checked its arguments."""
-        context = cls.__new__(cls)
-        context._begin(messages, options or _NO_OPTIONS, routes, is_streaming)
-        return context
 
     @property
     def options(self) -> ChatOptions:

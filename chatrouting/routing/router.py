@@ -8,7 +8,7 @@ from chatrouting._closing import close_all
 from chatrouting.attempt import RoutingAttempt
 from chatrouting.client import ChatClient, ClosingClient, own_service
 from chatrouting.errors import ClientClosedError, ConfigurationError
-from chatrouting.messages import MessagesInput, as_messages
+from chatrouting.messages import MessagesInput
 from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse
 from chatrouting.routing._call import RouterCall
@@ -158,7 +158,8 @@ class RoutingChatClient(ClosingClient):
         """
         if self._is_closed:
             raise self._closed_error()
-        call = RouterCall(self._settings, as_messages(messages), options)
+        context = RoutingContext(messages, options, routes=self._routes)
+        call = RouterCall(self._settings, context)
         response: ChatResponse = await call.run()
         return response
 
@@ -172,7 +173,8 @@ class RoutingChatClient(ClosingClient):
         """
         if self._is_closed:
             raise self._closed_error()
-        call = RouterCall(self._settings, as_messages(messages), options)
+        context = RoutingContext(messages, options, routes=self._routes, is_streaming=True)
+        call = RouterCall(self._settings, context)
         layer = RouterLayer(call)
 
         async def open_stream() -> ResponseStream:
