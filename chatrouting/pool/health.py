@@ -16,6 +16,7 @@ from chatrouting.pool.events import PoolEvent, PoolEventKind
 from chatrouting.pool.faults import Fault, Verdict
 from chatrouting.pool.member import NEVER, Chance, Member, Ticket
 from chatrouting.pool.policy import PoolPolicy
+from chatrouting.pool.selection import Selection
 
 #: The least rest of reserved throughput, whatever the server says.
 _LEAST_EXACT_REST: Final = 0.1
@@ -25,11 +26,33 @@ _LEAST_EXACT_REST: Final = 0.1
 class Health:
     """The transitions of all members of a pool."""
 
-    __slots__ = ("_backoff", "_chance", "_eject_limit", "_members", "_parking", "_policy")
+    __slots__ = (
+        "_backoff",
+        "_chance",
+        "_eject_limit",
+        "_members",
+        "_parking",
+        "_policy",
+        "_selection",
+    )
 
-    def __init__(self, members: Sequence[Member], policy: PoolPolicy, chance: Chance) -> None:
-        """Take charge of the members, and find out which of them share a limit."""
+    def __init__(
+        self,
+        members: Sequence[Member],
+        policy: PoolPolicy,
+        chance: Chance,
+        selection: Selection,
+    ) -> None:
+        """Take charge of the members, and find out which of them share a limit.
+
+        Args:
+            members: All of them.
+            policy: Says what follows from what.
+            chance: Random numbers from 0 to 1.
+            selection: Is told when a member opens at another time.
+        """
         self._members = members
+        self._selection = selection
         self._policy = policy
         self._chance = chance
         self._backoff = policy.backoff
@@ -44,15 +67,16 @@ class Health:
 
     def begin(self, member: Member, now: float, tokens: int | None) -> Ticket:
         """Note that an attempt begins."""
+        ticket = Ticket(member)
         member.in_flight += 1
-        is_probe = member.needs_probe
-        if is_probe:
+        if ticket.is_probe:
             member.probes += 1
-        if is_probe or member.is_limited:
-            member.refresh()
+            self._refresh(member)
+        elif member.is_limited:
+            self._refresh(member)
         if member.budget is not None:
             member.budget.spend(tokens or 0, now)
-        return Ticket(member, is_probe=is_probe)
+        return ticket
 
     def release(self, ticket: Ticket) -> bool:
         """Give back what an attempt holds; False if it was given back before."""
@@ -64,7 +88,7 @@ class Health:
         if ticket.is_probe:
             member.probes -= 1
         if ticket.is_probe or member.is_limited:
-            member.refresh()
+            self._refresh(member)
         return True
 
     def succeed(self, ticket: Ticket, now: float) -> PoolEvent | None:
@@ -85,7 +109,7 @@ class Health:
             member.faulted_until = min(member.faulted_until, now)
             member.throttled_until = min(member.throttled_until, now)
             member.reopened_at = now
-        member.refresh()
+        self._refresh(member)
         return PoolEvent(PoolEventKind.REOPENED, member.endpoint)
 
     def fail(self, ticket: Ticket, fault: Fault, now: float) -> PoolEvent | None:
@@ -180,7 +204,13 @@ class Health:
         if hint and self._policy.epochs:
             member.hinted_until = max(member.hinted_until, now + hint)
         member.reopened_at = max(member.cooldown_until, member.parked_until)
+        self._refresh(member)
+
+    def _refresh(self, member: Member) -> None:
+        before = member.open_at
         member.refresh()
+        if member.open_at != before:
+            self._selection.forget()
 
     def _jitter(self) -> float:
         if not self._policy.cooldown_jitter:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from chatrouting.failure import FailureKind
+from chatrouting.pool.affinity import hash_text
 from chatrouting.pool.endpoint import Endpoint
 from chatrouting.pool.windows import RateBudget
 
@@ -43,6 +44,7 @@ class Member:
         in_flight: Attempts that run.
         probes: Those of them that try whether it is well again.
         needs_probe: It has to show that it is well again.
+        seed: Tells it apart from others where keys are hashed.
         reopened_at: When it came or comes back, for slow start.
         open_at: When it may be asked; `BLOCKED` until an attempt gives back its slot. Kept by
             `refresh`, so that selection looks at one number.
@@ -71,6 +73,7 @@ class Member:
         "parkings",
         "probes",
         "reopened_at",
+        "seed",
         "share",
         "success_streak",
         "throttled_until",
@@ -85,6 +88,7 @@ class Member:
     ) -> None:
         """Begin with a member that is well; `probe_limit` is how many may probe it at a time."""
         self.endpoint = endpoint
+        self.seed = hash_text(endpoint.id)
         self._probe_limit = probe_limit
         self.budget = budget
         self.is_limited = endpoint.max_concurrency is not None
@@ -136,11 +140,11 @@ class Ticket:
 
     __slots__ = ("endpoint", "epoch", "is_open", "is_probe", "member")
 
-    def __init__(self, member: Member, *, is_probe: bool) -> None:
+    def __init__(self, member: Member) -> None:
         self.endpoint = member.endpoint
         self.member = member
         self.epoch = member.epoch
-        self.is_probe = is_probe
+        self.is_probe = member.needs_probe
         self.is_open = True
 
 

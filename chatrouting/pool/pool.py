@@ -216,7 +216,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             if latency is not None and ticket.is_open:
                 observe_latency(member, latency, now, core.policy.latency_decay)
             event = core.table.health.succeed(ticket, now)
-        core.tell(ticket, event, now, was_blocked=was_blocked)
+        if was_blocked or event is not None:
+            core.tell(ticket, event, now, was_blocked=was_blocked)
 
     def failed(self, ticket: Ticket, error: BaseException) -> Fault:
         """Give a ticket back after a failure, and say how the policy judges it.
@@ -235,7 +236,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             was_blocked = member.open_at == BLOCKED
             now = core.clock()
             event = core.table.health.fail(ticket, fault, now)
-        core.tell(ticket, event, now, was_blocked=was_blocked)
+        if was_blocked or event is not None:
+            core.tell(ticket, event, now, was_blocked=was_blocked)
         return fault
 
     def released(self, ticket: Ticket) -> None:
@@ -250,7 +252,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             was_blocked = member.open_at == BLOCKED
             now = core.clock()
             core.table.health.release(ticket)
-        core.tell(ticket, None, now, was_blocked=was_blocked)
+        if was_blocked:
+            core.tell(ticket, None, now, was_blocked=was_blocked)
 
     def may_retry(self) -> bool:
         """Take one further attempt from the retry budget; True if there is one, or no budget."""

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from chatrouting.errors import NoEndpointAvailableError
 from chatrouting.pool.endpoint import Endpoint, EndpointMode
-from chatrouting.pool.member import BLOCKED, Chance, Cooling, Member
+from chatrouting.pool.member import BLOCKED, NEVER, Chance, Cooling, Member
 from chatrouting.pool.policy import PoolPolicy
 from chatrouting.pool.strategies import strategy_for
 
@@ -53,10 +53,28 @@ class Filter:
 
 
 @final
+class _Ready:
+    """Who is ready, in the lowest tier where anybody is.
+
+    Attributes:
+        members: May be empty.
+        above: The tiers below which they are.
+        until: The time up to which this holds, if nothing happens.
+    """
+
+    __slots__ = ("above", "members", "until")
+
+    def __init__(self, members: list[Member], above: Tiers, until: float) -> None:
+        self.members = members
+        self.above = above
+        self.until = until
+
+
+@final
 class Selection:
     """The choice among the members of one pool."""
 
-    __slots__ = ("_choose", "_policy", "_prefer", "_tiers")
+    __slots__ = ("_choose", "_has_preferences", "_known", "_policy", "_tiers")
 
     def __init__(self, tiers: Tiers, policy: PoolPolicy, chance: Chance) -> None:
         """Prepare the choice.
@@ -69,15 +87,17 @@ class Selection:
         self._tiers = tiers
         self._policy = policy
         self._choose = strategy_for(policy, chance)
-        self._prefer = bool(policy.prefer_regions or policy.enforce_tpm)
+        self._has_preferences = bool(
+            policy.prefer_regions or policy.enforce_tpm or policy.ptu_grace
+        )
+        self.forget()
+
+    def forget(self) -> None:
+        """Look at all members again: one of them opens at another time than before."""
+        self._known = _Ready([], (), NEVER)
 
     def select(
-        self,
-        now: float,
-        *,
-        key: str | None = None,
-        tokens: int | None = None,
-        allows: Filter | None = None,
+        self, now: float, *, key: str | None, tokens: int | None, allows: Filter | None
     ) -> Member | Cooling:
         """Choose a member.
 
@@ -90,18 +110,20 @@ class Selection:
         Raises:
             NoEndpointAvailableError: If `allows` leaves nobody.
         """
-        tiers = self._tiers if allows is None else _narrowed(self._tiers, allows)
-        for tier in tiers:
-            ready = [member for member in tier if member.open_at <= now]
-            if ready:
-                break
+        if allows is None:
+            found = self._known
+            if now >= found.until:
+                # Looking at a hundred members costs more than all the rest.
+                found = self._known = _look(self._tiers, now)
         else:
-            return self._when_nobody_is_ready(tiers, now)
-        if self._policy.ptu_grace and tier is not tiers[0]:
-            reserved = self._reserved_soon(tiers[: tiers.index(tier)], now)
+            found = _look(_narrowed(self._tiers, allows), now)
+        ready = found.members
+        if not ready:
+            return self._when_nobody_is_ready(found.above, now)
+        if self._has_preferences:
+            reserved = self._reserved_soon(found.above, now)
             if reserved is not None:
                 return reserved
-        if self._prefer:
             ready = self._preferred(ready, now, tokens or 0)
         return self._choose(ready, now, key)
 
@@ -156,6 +178,17 @@ class Selection:
         return self._policy.panic and all(
             member.faulted_until > now and member.throttled_until <= now for member in everybody
         )
+
+
+def _look(tiers: Tiers, now: float) -> _Ready:
+    until = BLOCKED
+    for depth, tier in enumerate(tiers):
+        ready = [member for member in tier if member.open_at <= now]
+        if len(ready) < len(tier):
+            until = min(until, *(member.open_at for member in tier if member.open_at > now))
+        if ready:
+            return _Ready(ready, tiers[:depth], until)
+    return _Ready([], tiers, until)
 
 
 def _narrowed(tiers: Tiers, allows: Filter) -> Tiers:

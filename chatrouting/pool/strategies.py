@@ -45,12 +45,12 @@ def assign_shares(tiers: Sequence[Sequence[Member]]) -> None:
 
 def observe_latency(member: Member, seconds: float, now: float, decay: float) -> None:
     """Take a latency into the average: at once if it is a peak, by and by if it is lower."""
-    before = _decayed(member, now, decay)
-    if before is None or seconds >= before or member.latency is None:
+    if member.latency is None:
         member.latency = seconds
     else:
-        keep = math.exp(-max(0.0, now - member.latency_at) / decay)
-        member.latency = member.latency * keep + seconds * (1 - keep)
+        keep = math.exp((member.latency_at - now) / decay)
+        before = member.latency * keep
+        member.latency = seconds if seconds >= before else before + seconds * (1 - keep)
     member.latency_at = now
 
 
@@ -83,6 +83,8 @@ def _in_proportion(policy: PoolPolicy, chance: Chance, *, by_weight: bool) -> Ch
 
 
 def _better_of_two(policy: PoolPolicy, chance: Chance) -> Choose:
+    decay = policy.latency_decay
+
     def choose(ready: Sequence[Member], now: float, key: str | None) -> Member:  # noqa: ARG001
         count = len(ready)
         if count == 1:
@@ -94,23 +96,18 @@ def _better_of_two(policy: PoolPolicy, chance: Chance) -> Choose:
         return one if cost(one, ready, now) <= cost(other, ready, now) else other
 
     def cost(member: Member, ready: Sequence[Member], now: float) -> float:
-        latency = _decayed(member, now, policy.latency_decay)
+        latency = member.latency
         if latency is None:
-            latency = _median(ready, now, policy.latency_decay)
-        return latency * (member.in_flight + 1) / (member.share * _ramp(member, now, policy))
+            latency = _median(ready, now, decay)
+        else:
+            latency *= math.exp((member.latency_at - now) / decay)
+        load = latency * (member.in_flight + 1) / member.share
+        return load / _ramp(member, now, policy) if policy.slow_start else load
 
     return choose
 
 
 def _by_affinity(policy: PoolPolicy, otherwise: Choose) -> Choose:
-    hashes: dict[str, int] = {}
-
-    def rank(member: Member, key: int) -> int:
-        name = member.endpoint.id
-        if name not in hashes:
-            hashes[name] = hash_text(name)
-        return affinity_rank(key, hashes[name])
-
     def choose(ready: Sequence[Member], now: float, key: str | None) -> Member:
         if key is None:
             return otherwise(ready, now, key)
@@ -120,7 +117,7 @@ def _by_affinity(policy: PoolPolicy, otherwise: Choose) -> Choose:
         # The bound is above the mean, so somebody is below it.
         return max(
             (member for member in ready if member.in_flight < limit),
-            key=lambda member: rank(member, hashed),
+            key=lambda member: affinity_rank(hashed, member.seed),
         )
 
     return choose
@@ -139,7 +136,7 @@ def _decayed(member: Member, now: float, decay: float) -> float | None:
     """Return the latency that a member is thought to have; old news count for less and less."""
     if member.latency is None:
         return None
-    return member.latency * math.exp(-max(0.0, now - member.latency_at) / decay)
+    return member.latency * math.exp((member.latency_at - now) / decay)
 
 
 def _median(ready: Sequence[Member], now: float, decay: float) -> float:

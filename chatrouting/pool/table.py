@@ -66,7 +66,7 @@ class Table:
         tiers = [list(tier) for _, tier in groupby(candidates, lambda each: each.endpoint.priority)]
         assign_shares(tiers)
         self.selection = Selection(tiers, policy, chance)
-        self.health = Health(members, policy, chance)
+        self.health = Health(members, policy, chance, self.selection)
 
 
 def _rank(endpoint: Endpoint) -> tuple[int, bool]:
