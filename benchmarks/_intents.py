@@ -2,10 +2,10 @@
 
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 DATA = Path(__file__).parent / "data"
 
@@ -42,6 +42,12 @@ class Intents:
         queries = [text for _, text in (*self.validation, *self.test)]
         every = (*examples, *queries, *self.strange_validation, *self.strange_test)
         return list(dict.fromkeys(every))
+
+    def with_test_queries(self, most: int | None) -> Self:
+        """Return the set with so many test queries drawn from all; with all of them for None."""
+        if most is None or len(self.test) <= most:
+            return self
+        return replace(self, test=Random(0).sample(list(self.test), most))
 
     def draw(self, count: int | None, seed: int) -> Examples:
         """Draw so many examples for each route; all for None."""

@@ -7,7 +7,6 @@ what is reported is measured on the test splits, in which nothing was chosen or 
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
-from random import Random
 from typing import Any, get_args
 
 import anyio
@@ -35,9 +34,17 @@ EXAMPLES = (5, 20, None)
 #: was taken that reached more than 87.5 % there by cross-validation, whatever the draw.
 MINIMUM_REJECTION = 0.9
 
+#: Rules whose thresholds are moved, from 0.1 to 0.9; `sum` has another range.
+SWEPT: tuple[ScoreAggregation, ...] = ("mean", "max", "centroid", "blend")
+THRESHOLDS = [round(0.1 + 0.02 * step, 2) for step in range(41)]
+#: With more routes nobody can read where the texts of each go.
+MOST_ROUTES_IN_A_PICTURE = 20
+
 Vectors = Mapping[str, np.ndarray[Any, np.dtype[np.float32]]]
 #: Accuracies in percent, one for each draw.
 Accuracies = dict[str, list[float]]
+#: Percent.
+Shares = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def router_of(examples: Examples, rule: ScoreAggregation, vectors: Vectors) -> Any:
@@ -64,15 +71,10 @@ def percent_right(found: Sequence[str | None], wanted: Sequence[str]) -> float:
     return 100 * statistics.mean(one == other for one, other in pairs)
 
 
-async def measure(
-    intents: Intents, vectors: Vectors, *, draws: int, queries: int
-) -> dict[int | None, Accuracies]:
+async def measure(intents: Intents, vectors: Vectors, draws: int) -> dict[int | None, Accuracies]:
     """Measure all rules, by number of examples."""
     theirs = peers.semantic_router()
-    test = list(intents.test)
-    if len(test) > queries:
-        test = Random(0).sample(test, queries)
-    wanted, texts = [route for route, _ in test], [text for _, text in test]
+    wanted, texts = [route for route, _ in intents.test], [text for _, text in intents.test]
     found: dict[int | None, Accuracies] = {}
     for count in EXAMPLES:
         accuracies = found.setdefault(count, {})
@@ -105,13 +107,60 @@ def scores(decisions: Sequence[SemanticDecision]) -> list[float]:
     return [-2.0 if each.score is None else each.score for each in decisions]
 
 
-async def measure_strange(intents: Intents, vectors: Vectors, draws: int) -> Accuracies:
+def sweep(
+    inside: Sequence[SemanticDecision], wanted: Sequence[str], outside: Sequence[SemanticDecision]
+) -> Shares:
+    """Count, for each threshold, what is in scope and right, and what is not and rejected."""
+    at = np.array(THRESHOLDS)[:, None]
+    right = [each.best == route for each, route in zip(inside, wanted, strict=True)]
+    kept = (np.array(scores(inside)) >= at) & np.array(right)
+    rejected = np.array(scores(outside)) < at
+    shares: Shares = 100 * np.stack((kept.mean(axis=1), rejected.mean(axis=1)))
+    return shares
+
+
+async def measure_thresholds(intents: Intents, vectors: Vectors, draws: int) -> dict[str, Any]:
+    """Move one threshold for all routes, at 20 examples, on the test splits."""
+    found: dict[str, Any] = {"thresholds": THRESHOLDS}
+    test = [text for _, text in intents.test]
+    wanted = [route for route, _ in intents.test]
+    for rule in SWEPT:
+        curves: list[Shares] = []
+        for seed in range(draws):
+            async with router_of(intents.draw(20, seed), rule, vectors) as router:
+                inside = await router.explain_many(test)
+                outside = await router.explain_many(intents.strange_test)
+            curves.append(sweep(inside, wanted, outside))
+        in_scope, rejected = np.mean(curves, axis=0).round(1).tolist()
+        found[rule] = {"in scope": in_scope, "rejected": rejected}
+    return found
+
+
+def where_texts_go(
+    decisions: Sequence[SemanticDecision], wanted: Sequence[str | None], routes: Sequence[str]
+) -> Shares:
+    """Count, for each route and for what belongs nowhere, how many percent go where."""
+    places = {route: place for place, route in enumerate((*routes, "default"))}
+    counts = np.zeros((len(places), len(places)))
+    for decision, route in zip(decisions, wanted, strict=True):
+        counts[places[route or "default"], places[decision.route]] += 1
+    shares: Shares = 100 * counts / counts.sum(axis=1, keepdims=True).clip(min=1)
+    return shares
+
+
+async def measure_strange(
+    intents: Intents, vectors: Vectors, draws: int
+) -> tuple[Accuracies, Shares]:
     """Measure how texts that belong nowhere are told, at 20 examples, by `blend`.
 
     Thresholds are fitted on the validation splits, and on what the training split holds of texts
     that belong nowhere; they are counted on the test splits.
+
+    Returns:
+        What is counted in each draw, and the mean of `where_texts_go`.
     """
     found: Accuracies = {"auroc": [], "in scope": [], "rejected": []}
+    flows: list[Shares] = []
     queries = [text for _, text in intents.validation] + list(intents.strange_validation)
     labels = [route for route, _ in intents.validation] + [None] * len(intents.strange_validation)
     test = [text for _, text in intents.test]
@@ -126,10 +175,13 @@ async def measure_strange(intents: Intents, vectors: Vectors, draws: int) -> Acc
                 validation=(inside + outside, wanted),
                 minimum_rejection=MINIMUM_REJECTION,
             )
+            router.use_thresholds(fit.thresholds, margin=fit.margin)
+            went = await router.explain_many((*test, *intents.strange_test))
+        flows.append(where_texts_go(went, wanted, list(intents.train)))
         found["auroc"].append(auroc(scores(inside), scores(outside)))
         found["in scope"].append(100 * fit.accuracy)
         found["rejected"].append(100 * fit.rejection)
-    return found
+    return found, np.mean(flows, axis=0)
 
 
 def spread(values: Sequence[float]) -> str:
@@ -190,29 +242,40 @@ def tell_strange(report: Report, name: str, found: Accuracies, *, is_claimed: bo
         report.claim(f"{text}: out of scope to default", means["rejected"], 85, "%", is_floor=True)
 
 
-async def run(report: Report, *, queries: int) -> None:
+async def run(report: Report, *, queries: int | None) -> None:
     """Measure everything."""
-    sets = load_all()[: 1 if report.is_quick else None]
+    sets = [
+        each.with_test_queries(queries) for each in load_all()[: 1 if report.is_quick else None]
+    ]
     texts = list(dict.fromkeys(text for intents in sets for text in intents.texts))
     vectors = await embed(texts)
-    found = {
-        intents.name: await measure(intents, vectors, draws=report.turns, queries=queries)
-        for intents in sets
-    }
+    found = {intents.name: await measure(intents, vectors, report.turns) for intents in sets}
     tell(report, found)
     for position, intents in enumerate(each for each in sets if each.strange_test):
-        strange = await measure_strange(intents, vectors, report.turns)
+        strange, flows = await measure_strange(intents, vectors, report.turns)
         tell_strange(report, intents.name, strange, is_claimed=position == 0)
+        moved = await measure_thresholds(intents, vectors, report.turns)
+        report.samples[f"{intents.name}: thresholds"] = moved
+        if len(intents.train) <= MOST_ROUTES_IN_A_PICTURE:
+            report.samples[f"{intents.name}: where texts go"] = {
+                "routes": list(intents.train),
+                "percent": flows.round(1).tolist(),
+            }
 
 
 def main() -> None:
     """Measure and tell."""
-    asked = arguments(__doc__).parse_args()
-    draws, queries = (1, 50) if asked.quick else (8, 1_000)
+    parser = arguments(__doc__)
+    parser.add_argument(
+        "--queries", type=int, help="at most so many test queries of each set; all by default"
+    )
+    asked = parser.parse_args()
+    draws, queries = (1, 50) if asked.quick else (8, asked.queries)
     title = "How often semantic routing is right"
     report = Report("semantic_accuracy", title, asked.quick, draws)
+    which = "All" if queries is None else f"At most {queries}"
     report.notes.append(
-        f"At most {queries} test queries of each set, the same for all; 5 and 20 examples are "
+        f"{which} test queries of each set, the same for all; 5 and 20 examples are "
         f"drawn so often: {draws} (mean ± standard deviation). No threshold: the best route "
         f"counts. `mean` and `sum` look at the {TOP_K} nearest examples, as semantic-router does."
     )

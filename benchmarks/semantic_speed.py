@@ -68,9 +68,8 @@ class Ready:
 
 
 async def bare(rows: Matrix, query: Matrix) -> object:
-    """Find the nearest rows as plain numpy does."""
-    unit = query / np.float32(np.linalg.norm(query))
-    cosines = rows @ unit
+    """Find the nearest rows as plain numpy does; the length of the query does not matter to it."""
+    cosines = rows @ query
     if len(cosines) <= NEAREST:
         return np.argsort(-cosines)
     best = np.argpartition(cosines, -NEAREST)[-NEAREST:]
@@ -128,6 +127,9 @@ def tell(report: Report, dimension: int, found: Mapping[int, Samples]) -> None:
         limit = {1_000: 1 / 10, 10_000: 1 / 15}.get(count)
         where = f"{count:,} utterances, {dimension} dimensions"
         if limit is not None:
+            if PEER in each:
+                least = f"{number(each.ratio(BARE, PEER))} of semantic-router"
+                report.notes.append(f"{where}: the bare product and no more is {least}.")
             for rule in (MEAN, BLEND):
                 ratio = each.ratio(rule, PEER) if PEER in each else None
                 report.claim(f"{where}: {rule}, share of semantic-router", ratio, limit, "x")

@@ -1,0 +1,211 @@
+"""Pictures of saved results: curves, and tables of shares, all in one look.
+
+matplotlib comes with the extra `plots`. A script reads `results/`, so that a picture can be drawn
+anew without measuring anew, and saves what it draws into `docs/images/`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
+
+#: Told apart by the colour-blind, too (Okabe and Ito); the darkest for what matters most.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+INK: Final = "#333333"
+PALE: Final = "#d9d9d9"
+
+#: From here on a cell is so dark that its number must be light.
+_DARK: Final = 55.0
+#: A number below is written as a dot: it is there, and does not matter.
+_WRITTEN: Final = 0.5
+
+#: With more points than these a curve is drawn without them: they would only make it thick.
+_MOST_POINTS: Final = 10
+
+#: One side of a picture's area, from the lowest to the highest.
+Range: TypeAlias = tuple[float, float]
+
+_LOOK: Final[Mapping[str, Any]] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "figure.dpi": 130,
+    "figure.titlesize": 12,
+    "figure.titleweight": "bold",
+    "font.size": 9,
+    "grid.color": "#ebebeb",
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line, or the same as rings.
+
+    Attributes:
+        name: For the legend; the same name in several panels is one entry.
+        x: Places, from left to right.
+        y: As many values.
+        colour: One of `COLOURS`, say.
+        is_bold: It is the line that the picture is about.
+        is_rings: Only its points are drawn, as rings: for what is to lie upon another line.
+        labels: Texts at some of its points, by their position.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: str
+    is_bold: bool = False
+    is_rings: bool = False
+    labels: Mapping[int, str] = field(default_factory=dict[int, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One area with its curves.
+
+    Attributes:
+        title: Above it.
+        curves: What is in it.
+        x_names: Names of the places 0, 1, 2 and so on; numbers if there are none.
+        x_range: Ends of the axis; as the curves need for None.
+        y_range: Likewise.
+        wanted: The corner from which on everything is as wanted; it is shaded.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    x_names: Sequence[str] = ()
+    x_range: Range | None = None
+    y_range: Range | None = None
+    wanted: tuple[float, float] | None = None
+
+
+def draw_curves(
+    title: str, panels: Sequence[Panel], *, x_label: str, y_label: str, columns: int = 2
+) -> Figure:
+    """Draw panels beside and below one another, with one legend for all."""
+    with mpl.rc_context(dict(_LOOK)):
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(4.2 * columns, 3.1 * rows + 0.9), layout="constrained")
+        figure.suptitle(title, x=0.01, ha="left")
+        areas = figure.subplots(rows, columns, squeeze=False)
+        lines: dict[str, Any] = {}
+        for panel, area in zip(panels, areas.flat, strict=True):
+            lines |= _draw_panel(area, panel)
+        for area in areas[-1]:
+            area.set_xlabel(x_label)
+        for area in areas[:, 0]:
+            area.set_ylabel(y_label)
+        figure.legend(
+            list(lines.values()), list(lines), loc="outside lower center", ncols=min(4, len(lines))
+        )
+    return figure
+
+
+def draw_shares(
+    title: str, rows: Sequence[str], columns: Sequence[str], percent: Sequence[Sequence[float]]
+) -> Figure:
+    """Draw how much of each row is in which column, as numbers upon shades.
+
+    Args:
+        title: Above it.
+        rows: Names.
+        columns: Names.
+        percent: One line for each row, one number for each column.
+    """
+    with mpl.rc_context(dict(_LOOK) | {"axes.grid": False}):
+        size = (1.9 + 0.52 * len(columns), 1.6 + 0.42 * len(rows))
+        figure = Figure(figsize=size, layout="constrained")
+        figure.suptitle(title, x=0.01, ha="left")
+        area = figure.subplots()
+        values = np.asarray(percent)
+        # The root, so that what is small and wrong is seen beside what is large and right.
+        area.imshow(np.sqrt(values.clip(min=0) / 100), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        area.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
+        area.set_yticks(range(len(rows)), rows)
+        area.tick_params(length=0)
+        area.spines[:].set_visible(False)
+        for (row, column), value in np.ndenumerate(values):
+            text = f"{value:.0f}" if value >= _WRITTEN else "·"
+            colour = "white" if value >= _DARK else INK if value >= _WRITTEN else "#aaaaaa"
+            area.text(column, row, text, ha="center", va="center", color=colour)
+    return figure
+
+
+def save(figure: Figure, name: str) -> Path:
+    """Write a picture into the documentation, as small as it gets; return where it is."""
+    IMAGES.mkdir(exist_ok=True)
+    path = IMAGES / f"{name}.png"
+    figure.savefig(path, pil_kwargs={"optimize": True}, metadata={"Software": None})
+    return path
+
+
+def _draw_panel(area: Any, panel: Panel) -> dict[str, Any]:
+    """Draw everything into one area; return the lines by name."""
+    area.set_title(panel.title)
+    lines = {curve.name: _draw_curve(area, curve) for curve in panel.curves}
+    if panel.x_names:
+        area.set_xticks(range(len(panel.x_names)), panel.x_names)
+        area.margins(x=0.08)
+    if panel.x_range is not None:
+        area.set_xlim(*panel.x_range)
+    if panel.y_range is not None:
+        area.set_ylim(*panel.y_range)
+    if panel.wanted is not None:
+        _shade_wanted(area, *panel.wanted)
+    return lines
+
+
+def _shade_wanted(area: Any, x: float, y: float) -> None:
+    right, top = area.get_xlim()[1], area.get_ylim()[1]
+    area.fill_between((x, right), y, top, color="#e3f1e7", linewidth=0, zorder=0)
+    area.annotate(
+        "wanted",
+        (right, top),
+        (-5, -5),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        color="#2f7d4f",
+    )
+
+
+def _draw_curve(area: Any, curve: Curve) -> Any:
+    shape: dict[str, Any] = {"marker": "o", "markersize": 3.5}
+    if curve.is_rings:
+        shape = {
+            "linestyle": "none",
+            "marker": "o",
+            "markersize": 9,
+            "markerfacecolor": "none",
+            "zorder": 3,
+        }
+    elif len(curve.x) > _MOST_POINTS:
+        shape = {}
+    width = {"linewidth": 3.0, "zorder": 4} if curve.is_bold else {}
+    (line,) = area.plot(curve.x, curve.y, color=curve.colour, label=curve.name, **shape, **width)
+    for place, text in curve.labels.items():
+        point = (curve.x[place], curve.y[place])
+        area.plot(*point, "o", color=curve.colour, markersize=5)
+        area.annotate(
+            text, point, (5, 5), textcoords="offset points", color=curve.colour, fontsize=8
+        )
+    return line
