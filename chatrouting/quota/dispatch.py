@@ -17,6 +17,8 @@ from typing import Final, Generic, Protocol, TypeVar, final
 
 from chatrouting.quota.line import Waiting, WaitingLine, flow_of
 
+W = TypeVar("W", bound=Waiting)
+W_contra = TypeVar("W_contra", bound=Waiting, contravariant=True)
 Grant = TypeVar("Grant")
 
 #: Tenants of each class that are looked at in one go; bounds the work of it.
@@ -41,10 +43,10 @@ class Blocked:
     place: Hashable = None
 
 
-class Room(Protocol[Grant]):
+class Room(Protocol[W_contra, Grant]):
     """What a dispatcher asks about requests."""
 
-    def admit(self, waiting: Waiting, now: float, /) -> Grant | Blocked:
+    def admit(self, waiting: W_contra, now: float, /) -> Grant | Blocked:
         """Take what a request needs, all of it or nothing."""
         ...
 
@@ -52,17 +54,17 @@ class Room(Protocol[Grant]):
         """Give back what `admit` took last, as if it had never been taken."""
         ...
 
-    def wait(self, waiting: Waiting, now: float, /) -> float:
+    def wait(self, waiting: W_contra, now: float, /) -> float:
         """Return the seconds until a request could start, without taking anything."""
         ...
 
-    def assured_in(self, waiting: Waiting, now: float, /) -> float:
+    def assured_in(self, waiting: W_contra, now: float, /) -> float:
         """Return the seconds until a guarantee covers a request; infinity if none ever does."""
         ...
 
 
 @final
-class Dispatcher(Generic[Grant]):
+class Dispatcher(Generic[W, Grant]):
     """Hands out what becomes free at one deployment.
 
     Attributes:
@@ -71,22 +73,22 @@ class Dispatcher(Generic[Grant]):
             something is given back. Infinity: only an event helps.
     """
 
-    def __init__(self, room: Room[Grant]) -> None:
-        self.line = WaitingLine()
+    def __init__(self, room: Room[W, Grant]) -> None:
+        self.line: WaitingLine[W] = WaitingLine()
         self.next_start = math.inf
         self._room = room
-        self._covered: dict[Waiting, None] = {}  # in the order in which they were covered
+        self._covered: dict[W, None] = {}  # in the order in which they were covered
         # When a guarantee will cover the next request of a tenant.
-        self._expected: dict[Waiting, float] = {}
-        self._heap: list[tuple[float, int, Waiting]] = []
+        self._expected: dict[W, float] = {}
+        self._heap: list[tuple[float, int, W]] = []
         self._pushed = 0
 
-    def join(self, waiting: Waiting, now: float) -> None:
+    def join(self, waiting: W, now: float) -> None:
         """Let a request wait."""
         self.line.join(waiting)
         self.renew(flow_of(waiting.principal), now)
 
-    def leave(self, waiting: Waiting, now: float) -> None:
+    def leave(self, waiting: W, now: float) -> None:
         """Take a request out that waits no more; one that is not in the line is let alone."""
         if waiting.lane is not None:
             self.line.leave(waiting)
@@ -107,7 +109,7 @@ class Dispatcher(Generic[Grant]):
         for tenant in self.line.unpark(places):
             self.renew(tenant, now)
 
-    def next_granted(self, now: float) -> tuple[Waiting, Grant] | None:
+    def next_granted(self, now: float) -> tuple[W, Grant] | None:
         """Take one request out of the line that may start now; None if there is none.
 
         Call it until it returns None; then `next_start` holds.
@@ -115,7 +117,7 @@ class Dispatcher(Generic[Grant]):
         for tenant in self.line.unpark_due(now):
             self.renew(tenant, now)
         while True:
-            look = _Look(self._room, now)
+            look: _Look[W, Grant] = _Look(self._room, now)
             for waiting in self._candidates(now):
                 granted = look.at(waiting)
                 if granted is not None:
@@ -131,7 +133,7 @@ class Dispatcher(Generic[Grant]):
                 self.next_start = min(look.next_start, covered, self.line.next_unparked())
                 return None
 
-    def _candidates(self, now: float) -> list[Waiting]:
+    def _candidates(self, now: float) -> list[W]:
         """Return those to look at: first the ones that a guarantee covers, then by their turn."""
         while self._clean() and self._heap[0][0] <= now:
             waiting = heapq.heappop(self._heap)[2]
@@ -141,7 +143,7 @@ class Dispatcher(Generic[Grant]):
         covered.sort(key=self.line.rank)
         return list(dict.fromkeys([*covered, *self.line.in_order(SCAN_DEPTH)]))
 
-    def _is_covered(self, waiting: Waiting, now: float) -> bool:
+    def _is_covered(self, waiting: W, now: float) -> bool:
         if waiting.lane is not None and waiting.lane.parked_until is not None:
             return False
         later = self._room.assured_in(waiting, now)
@@ -150,7 +152,7 @@ class Dispatcher(Generic[Grant]):
             self._expect(waiting, now + later)
         return later <= 0
 
-    def _expect(self, waiting: Waiting, covered_at: float) -> None:
+    def _expect(self, waiting: W, covered_at: float) -> None:
         if covered_at == math.inf or waiting in self._covered:
             return
         expected = self._expected.get(waiting, math.inf)
@@ -167,17 +169,17 @@ class Dispatcher(Generic[Grant]):
 
 
 @final
-class _Look(Generic[Grant]):
+class _Look(Generic[W, Grant]):
     """One look at the requests in a line, in the order in which they should go."""
 
-    def __init__(self, room: Room[Grant], now: float) -> None:
-        self.held_back: list[tuple[Waiting, Blocked]] = []
+    def __init__(self, room: Room[W, Grant], now: float) -> None:
+        self.held_back: list[tuple[W, Blocked]] = []
         self.next_start = math.inf
         self._room = room
         self._now = now
-        self._head: tuple[Waiting, float] | None = None
+        self._head: tuple[W, float] | None = None
 
-    def at(self, waiting: Waiting) -> Grant | None:
+    def at(self, waiting: W) -> Grant | None:
         """Return what a request is given now, None if nothing."""
         found = self._room.admit(waiting, self._now)
         if isinstance(found, Blocked):

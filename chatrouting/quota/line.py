@@ -11,7 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, Generic, TypeVar, final
 
 from chatrouting.options import Principal
 from chatrouting.quota.classes import TrafficClass
@@ -23,10 +23,9 @@ def flow_of(principal: Principal) -> str | None:
     return principal.tenant if principal.tenant is not None else principal.organisation
 
 
-@final
 @dataclass(eq=False, slots=True, kw_only=True)
 class Waiting:
-    """One request in a line.
+    """One request in a line; to be derived from by whoever knows more of it.
 
     Attributes:
         traffic: Its class.
@@ -41,23 +40,28 @@ class Waiting:
     weight: float = 1.0
     cost: float = 0.0
     tokens: float = 0.0
-    lane: "Lane | None" = field(default=None, init=False, repr=False)  #: None: it waits nowhere.
+    lane: "Lane[Any] | None" = field(
+        default=None, init=False, repr=False
+    )  #: None: it waits nowhere.
+
+
+W = TypeVar("W", bound=Waiting)
 
 
 @final
-class Lane:
+class Lane(Generic[W]):
     """The requests of one principal in one class, oldest first."""
 
     __slots__ = ("flow", "parked_at", "parked_until", "principal", "queue")
 
-    def __init__(self, flow: "Flow", principal: Principal) -> None:
+    def __init__(self, flow: "Flow[W]", principal: Principal) -> None:
         self.flow = flow
         self.principal = principal
-        self.queue: OrderedDict[Waiting, int] = OrderedDict()
+        self.queue: OrderedDict[W, int] = OrderedDict()
         self.parked_at: Hashable = None
         self.parked_until: float | None = None
 
-    def head(self) -> Waiting:
+    def head(self) -> W:
         """Return the oldest request."""
         return next(iter(self.queue))
 
@@ -67,26 +71,26 @@ class Lane:
 
 
 @final
-class Flow:
+class Flow(Generic[W]):
     """The lanes of one tenant in one class."""
 
     __slots__ = ("group", "key", "lanes", "queued_cost", "weight")
 
-    def __init__(self, group: "Group", key: str | None, weight: float) -> None:
+    def __init__(self, group: "Group[W]", key: str | None, weight: float) -> None:
         self.group = group
         self.key = key
         self.weight = weight
-        self.lanes: dict[Principal, Lane] = {}
+        self.lanes: dict[Principal, Lane[W]] = {}
         self.queued_cost = 0.0
 
-    def candidate(self) -> Waiting | None:
+    def candidate(self) -> W | None:
         """Return the oldest request that is not parked."""
         free = [lane for lane in self.lanes.values() if lane.parked_until is None]
-        return min(free, key=Lane.number).head() if free else None
+        return min(free, key=lambda lane: lane.number()).head() if free else None
 
 
 @final
-class Group:
+class Group(Generic[W]):
     """The flows of one class."""
 
     __slots__ = ("clock", "flows", "items", "queued_cost", "tokens", "traffic", "weights")
@@ -94,7 +98,7 @@ class Group:
     def __init__(self, traffic: TrafficClass) -> None:
         self.traffic = traffic
         self.clock: FairClock[str | None] = FairClock()
-        self.flows: dict[str | None, Flow] = {}
+        self.flows: dict[str | None, Flow[W]] = {}
         self.items = 0
         self.tokens = 0.0
         self.queued_cost = 0.0
@@ -102,15 +106,15 @@ class Group:
 
 
 @final
-class WaitingLine:
+class WaitingLine(Generic[W]):
     """Requests that wait for one deployment."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, Group[W]] = {}
         self._classes: FairClock[str] = FairClock()
         self._came = 0
-        self._parked: list[tuple[float, int, Lane]] = []
-        self._parked_at: dict[Hashable, set[Lane]] = {}
+        self._parked: list[tuple[float, int, Lane[W]]] = []
+        self._parked_at: dict[Hashable, set[Lane[W]]] = {}
 
     def __len__(self) -> int:
         """Count the requests that wait."""
@@ -123,7 +127,7 @@ class WaitingLine:
         limit = traffic.max_queue_tokens
         return items >= traffic.max_queue_items or (limit is not None and queued + tokens > limit)
 
-    def join(self, waiting: Waiting) -> None:
+    def join(self, waiting: W) -> None:
         """Let a request wait, behind those of its principal."""
         group = self._group(waiting.traffic)
         key = flow_of(waiting.principal)
@@ -141,7 +145,7 @@ class WaitingLine:
         group.tokens += waiting.tokens
         self._tell_clocks(flow)
 
-    def leave(self, waiting: Waiting) -> None:
+    def leave(self, waiting: W) -> None:
         """Take a request out; one that waits here no more is let alone."""
         lane = waiting.lane
         if lane is None:
@@ -161,22 +165,22 @@ class WaitingLine:
             group.weights -= flow.weight
         self._tell_clocks(flow)
 
-    def charge(self, waiting: Waiting) -> None:
+    def charge(self, waiting: W) -> None:
         """Move the tenant and its class on by a request that is admitted, waiting or not."""
         group = self._group(waiting.traffic)
         flow = flow_of(waiting.principal)
         group.clock.charge(flow, waiting.cost, waiting.weight)
         self._classes.charge(group.traffic.name, waiting.cost, group.traffic.weight)
 
-    def correct(self, waiting: Waiting, difference: float) -> None:
+    def correct(self, waiting: W, difference: float) -> None:
         """Mend a charge by the real cost less the one charged."""
         group = self._group(waiting.traffic)
         group.clock.correct(flow_of(waiting.principal), difference, waiting.weight)
         self._classes.correct(group.traffic.name, difference, group.traffic.weight)
 
-    def in_order(self, count: int) -> list[Waiting]:
+    def in_order(self, count: int) -> list[W]:
         """Return who should go next, at most `count` of each class and one of each tenant."""
-        found: list[Waiting] = []
+        found: list[W] = []
         for group in self._groups_in_order():
             for key in group.clock.in_order(count):
                 candidate = group.flows[key].candidate()
@@ -184,7 +188,7 @@ class WaitingLine:
                     found.append(candidate)
         return found
 
-    def candidates_of(self, tenant: str | None) -> Iterable[Waiting]:
+    def candidates_of(self, tenant: str | None) -> Iterable[W]:
         """Yield the next request of a tenant in each class."""
         for group in self._groups.values():
             flow = group.flows.get(tenant)
@@ -192,14 +196,14 @@ class WaitingLine:
             if candidate is not None:
                 yield candidate
 
-    def rank(self, waiting: Waiting) -> tuple[bool, float, float]:
+    def rank(self, waiting: W) -> tuple[bool, float, float]:
         """Return what to sort requests by, those that should go first in front."""
         traffic = waiting.traffic
         clock = self._groups[traffic.name].clock
         tags = self._classes.start(traffic.name), clock.start(flow_of(waiting.principal))
         return not traffic.is_control, *tags
 
-    def work_ahead(self, waiting: Waiting) -> float:
+    def work_ahead(self, waiting: W) -> float:
         """Estimate the cost that is served before a request that would join now, or waits.
 
         While others wait, a flow gets its share by weight; what it has waiting itself comes first.
@@ -215,7 +219,7 @@ class WaitingLine:
         total = group.queued_cost + sum(each.queued_cost for each in others)
         return min(in_class + (in_class + waiting.cost) * weights, total)
 
-    def park(self, waiting: Waiting, until: float, place: Hashable) -> None:
+    def park(self, waiting: W, until: float, place: Hashable) -> None:
         """Set a request's lane aside until then, or until something is given back at a place."""
         lane = waiting.lane
         if lane is None:
@@ -256,18 +260,18 @@ class WaitingLine:
         """Count the requests that wait, by class."""
         return {name: group.items for name, group in self._groups.items() if group.items}
 
-    def _group(self, traffic: TrafficClass) -> Group:
+    def _group(self, traffic: TrafficClass) -> Group[W]:
         group = self._groups.get(traffic.name)
         if group is None:
             group = self._groups[traffic.name] = Group(traffic)
         return group
 
-    def _groups_in_order(self) -> list[Group]:
+    def _groups_in_order(self) -> list[Group[W]]:
         names = self._classes.in_order(len(self._groups))
         groups = [self._groups[name] for name in names]
         return sorted(groups, key=lambda group: not group.traffic.is_control)
 
-    def _unpark(self, lane: Lane) -> None:
+    def _unpark(self, lane: Lane[W]) -> None:
         if lane.parked_until is None:
             return
         lanes = self._parked_at[lane.parked_at]
@@ -276,7 +280,7 @@ class WaitingLine:
             del self._parked_at[lane.parked_at]
         lane.parked_until = lane.parked_at = None
 
-    def _tell_clocks(self, flow: Flow) -> None:
+    def _tell_clocks(self, flow: Flow[W]) -> None:
         """Keep a flow, and its class, on the clocks exactly while it has a candidate."""
         group = flow.group
         if flow.candidate() is None:

@@ -302,6 +302,7 @@ def test_nobody_who_fits_stays_and_nobody_starves(seed):
         assert (dispatcher.next_start == math.inf) == (len(dispatcher.line) == 0)
         now += rng.uniform(0, 3)
     looks = 0
+    granted(dispatcher, now)
     while len(dispatcher.line):
         assert dispatcher.next_start > now
         now = dispatcher.next_start
