@@ -33,7 +33,13 @@
         StallTimeoutError (TimeoutError)
         RequestTimeoutError (TimeoutError)
       RefusedLocallyError                 no provider was asked
-        QuotaExceededError
+        QuotaExceededError                a quota has no room; `to_dict` says which
+          QuotaExhaustedError             none now; `retry_after` says when
+          QuotaQueueFullError             as many wait already as may
+          QuotaQueueTimeoutError          it waited as long as it may
+          QuotaDeadlineError              it would wait longer than it has time
+          QuotaRequestTooLargeError       larger than a limit; no waiting helps
+          QuotaReclaimedError             cut off, because a guarantee needs what it had borrowed
         NoEndpointAvailableError
           PoolExhaustedError              every member of a pool is held back
         CircuitOpenError
@@ -76,7 +82,13 @@ __all__ = [
     "PermissionDeniedError",
     "PoolConfigError",
     "PoolExhaustedError",
+    "QuotaDeadlineError",
     "QuotaExceededError",
+    "QuotaExhaustedError",
+    "QuotaQueueFullError",
+    "QuotaQueueTimeoutError",
+    "QuotaReclaimedError",
+    "QuotaRequestTooLargeError",
     "RateLimitError",
     "RefusedLocallyError",
     "RequestTimeoutError",
@@ -326,7 +338,51 @@ class RefusedLocallyError(ChatRoutingError):
 
 
 class QuotaExceededError(RefusedLocallyError):
-    """A quota has no room for the request."""
+    """A quota has no room for the request.
+
+    Attributes:
+        details: What the governor says of it, as plain JSON: ids and numbers, no text of the
+            request. None if it was raised by somebody else.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after: float | None = None,
+        fallback_allowed: bool | None = None,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, fallback_allowed=fallback_allowed)
+        self.details = details
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the details, as the body of an answer; empty if there are none."""
+        return dict(self.details or {})
+
+
+class QuotaExhaustedError(QuotaExceededError):
+    """There is no room now. `retry_after` says when there is, if nobody else comes."""
+
+
+class QuotaQueueFullError(QuotaExceededError):
+    """There is no room now, and as many requests of the class wait as may."""
+
+
+class QuotaQueueTimeoutError(QuotaExceededError):
+    """The request has waited as long as its class, or its caller, lets it."""
+
+
+class QuotaDeadlineError(QuotaExceededError):
+    """The request would wait longer than it has time; it was refused without waiting."""
+
+
+class QuotaRequestTooLargeError(QuotaExceededError):
+    """The request needs more than a limit ever gives. No waiting helps; another target may."""
+
+
+class QuotaReclaimedError(QuotaExceededError):
+    """The request ran on borrowed capacity, which a guarantee needs back, or for too long."""
 
 
 class NoEndpointAvailableError(RefusedLocallyError):
