@@ -201,9 +201,11 @@ class Errors:
         return f"{self._target} {how}{named}" + (f": {words}" if words else "")
 
     def _of_sdk_answer(self, error: Exception, status: int, response: Any) -> ChatClientError:
+        # The HTTP library decodes all headers anew each time that it looks for one.
+        headers = {name.lower(): value for name, value in response.headers.items()}
         if type(error).__name__ == "APIResponseValidationError":
-            return self.unreadable("an unexpected body", status=status, headers=response.headers)
-        return self.of_answer(status=status, headers=response.headers, body=cast("Any", error).body)
+            return self.unreadable("an unexpected body", status=status, headers=headers)
+        return self.of_answer(status=status, headers=headers, body=cast("Any", error).body)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:

@@ -6,6 +6,7 @@ file imports neither.
 """
 
 import contextlib
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeGuard, cast
 
@@ -14,13 +15,15 @@ from chatrouting.policies.error_body import mask_keys
 
 _HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2"})
 #: Headers by which providers are told the key.
-_CREDENTIALS: Final = (
-    "authorization",
-    "proxy-authorization",
-    "api-key",
-    "x-api-key",
-    "x-goog-api-key",
-    "x-amz-security-token",
+_CREDENTIALS: Final = frozenset(
+    {
+        b"authorization",
+        b"proxy-authorization",
+        b"api-key",
+        b"x-api-key",
+        b"x-goog-api-key",
+        b"x-amz-security-token",
+    }
 )
 #: What is shorter may be a word: servers that want no key are often given "unused".
 _SHORTEST_KEY: Final = 8
@@ -74,10 +77,11 @@ def _requests(error: Any) -> Iterator[Any]:
 
 
 def _keys(request: Any) -> Iterator[str]:
-    for name in _CREDENTIALS:
-        key = request.headers.get(name, "").rpartition(" ")[2]
-        if len(key) >= _SHORTEST_KEY:
-            yield key
+    for name, value in request.headers.raw:  # to look one up decodes them all
+        if name.lower() in _CREDENTIALS:
+            key = value.decode(request.headers.encoding).rpartition(" ")[2]
+            if len(key) >= _SHORTEST_KEY:
+                yield key
 
 
 def _redact_one(error: Any, keys: Iterable[str], bare: Mapping[int, Any]) -> None:
@@ -120,21 +124,19 @@ def _mask_fields(holder: object, keys: Iterable[str]) -> None:
 
 def _masked(value: Any, keys: Iterable[str]) -> Any:
     """Return a value with masked keys, the value itself if there are none in it."""
-    masked = _copied(value, keys)
-    return value if masked == value else masked
-
-
-def _copied(value: Any, keys: Iterable[str]) -> Any:
     if isinstance(value, str):
         return mask_keys(value, keys)
     if isinstance(value, bytes):
         text = value.decode("utf-8", "surrogateescape")
-        return mask_keys(text, keys).encode("utf-8", "surrogateescape")
+        masked = mask_keys(text, keys)
+        return value if masked == text else masked.encode("utf-8", "surrogateescape")
     if type(value) in (list, tuple):
-        return type(value)(_masked(item, keys) for item in value)
+        items = [_masked(item, keys) for item in value]
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
     if type(value) is dict:
-        body = cast("Mapping[Any, Any]", value)
-        return {_masked(name, keys): _masked(item, keys) for name, item in body.items()}
+        old = [part for item in cast("Mapping[Any, Any]", value).items() for part in item]
+        new = _masked(old, keys)
+        return value if new is old else dict(zip(new[::2], new[1::2], strict=True))
     return value
 
 
