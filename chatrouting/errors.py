@@ -36,7 +36,7 @@
         QuotaExceededError                a quota has no room; `to_dict` says which
           QuotaExhaustedError             none now; `retry_after` says when
           QuotaQueueFullError             as many wait already as may
-          QuotaQueueTimeoutError          it waited as long as it may
+          QuotaQueueTimeoutError (TimeoutError)   it waited as long as it may
           QuotaDeadlineError              it would wait longer than it has time
           QuotaRequestTooLargeError       larger than a limit; no waiting helps
           QuotaReclaimedError             cut off, because a guarantee needs what it had borrowed
@@ -369,7 +369,7 @@ class QuotaQueueFullError(QuotaExceededError):
     """There is no room now, and as many requests of the class wait as may."""
 
 
-class QuotaQueueTimeoutError(QuotaExceededError):
+class QuotaQueueTimeoutError(QuotaExceededError, TimeoutError):
     """The request has waited as long as its class, or its caller, lets it."""
 
 
