@@ -9,6 +9,7 @@ from typing import Any
 
 from chatrouting.cli.demo_run import ROUTER, Call, DemoRecord, SeenAttempt
 from chatrouting.cli.demo_schedule import PROVIDERS
+from chatrouting.cli.demo_semantic import Routed
 from chatrouting.errors import ChatRoutingError
 
 
@@ -84,6 +85,19 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ByMeaning:
+    """What became of a text that was routed by meaning."""
+
+    text: str
+    route: str
+    nearest: str | None  #: The route with the highest score, also if that was not enough.
+    score: float | None
+    asked: tuple[str, ...]  #: The providers, in order; the last one answered, if one did.
+    error: str | None  #: Class of what was raised.
+    typed: bool  #: Nothing was, or it is one of the library's errors.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
     """Everything that is shown at the end of a demo."""
 
@@ -95,6 +109,8 @@ class DemoReport:
     attempts: tuple[AttemptCount, ...]  #: By route, most frequent first.
     added_latency: AddedLatency
     unanswered: tuple[Unanswered, ...]
+    by_meaning: tuple[ByMeaning, ...]
+    by_meaning_missing: str | None  #: Why nothing was routed by meaning.
 
     @property
     def router(self) -> PathResult:
@@ -109,7 +125,7 @@ class DemoReport:
     @property
     def is_sound(self) -> bool:
         """Whether every request was answered or failed with an error of the library."""
-        return all(each.typed for each in self.unanswered)
+        return all(each.typed for each in (*self.unanswered, *self.by_meaning))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -133,6 +149,8 @@ def make_report(record: DemoRecord) -> DemoReport:
             for call in sorted(routed, key=lambda call: call.number)
             if call.error is not None
         ),
+        by_meaning=tuple(map(_by_meaning, record.routed)),
+        by_meaning_missing=record.missing,
     )
 
 
@@ -215,4 +233,16 @@ def _unanswered(call: Call, tried: Sequence[SeenAttempt]) -> Unanswered:
         error=type(call.error).__name__,
         typed=isinstance(call.error, ChatRoutingError),
         routes=tuple(seen.route for seen in tried),
+    )
+
+
+def _by_meaning(routed: Routed) -> ByMeaning:
+    return ByMeaning(
+        text=routed.text,
+        route=routed.route,
+        nearest=routed.best,
+        score=routed.score,
+        asked=routed.asked,
+        error=None if routed.error is None else type(routed.error).__name__,
+        typed=routed.error is None or isinstance(routed.error, ChatRoutingError),
     )

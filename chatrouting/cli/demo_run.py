@@ -4,7 +4,7 @@ What it gives back is a plain record of what happened; `demo_report` makes numbe
 """
 
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,9 +24,12 @@ from chatrouting.cli.demo_schedule import (
     question_number,
     replies,
 )
-from chatrouting.client import ChatClient
+from chatrouting.cli.demo_semantic import Routed, route_texts
+from chatrouting.client import ChatClient, EmbeddingGenerator
+from chatrouting.errors import MissingExtraError
 from chatrouting.routing.context import RoutingContext
 from chatrouting.routing.ordered import OrderedFailoverChatClient
+from chatrouting.semantic.wordllama import WordLlamaEmbeddingGenerator
 from chatrouting.testing.provider_server import ProviderServer
 
 ROUTER: Final = "router"
@@ -74,6 +77,8 @@ class DemoRecord:
     calls: list[Call] = field(default_factory=list[Call])
     attempts: list[SeenAttempt] = field(default_factory=list[SeenAttempt])
     duration: float = 0.0  #: Seconds for all questions on all paths, without starting up.
+    routed: list[Routed] = field(default_factory=list[Routed])
+    missing: str | None = None  #: Why nothing was routed by meaning.
 
 
 class DemoView:
@@ -81,6 +86,9 @@ class DemoView:
 
     def begin(self, path: str) -> None:
         """Learn that questions are put to a provider, or to the router, from now on."""
+
+    def begin_meaning(self) -> None:
+        """Learn that texts are routed by meaning from now on."""
 
     def saw_attempt(self, seen: SeenAttempt) -> None:
         """Learn of an attempt of the routers."""
@@ -123,22 +131,34 @@ class Recorder:
         self.view.saw_call(call)
 
 
-async def run_demo(*, requests: int, seed: int, view: DemoView) -> DemoRecord:
-    """Ask the questions 1 to `requests`: of the router, then of each provider directly."""
+async def run_demo(
+    *,
+    requests: int,
+    seed: int,
+    view: DemoView,
+    make_encoder: Callable[[], EmbeddingGenerator] = WordLlamaEmbeddingGenerator,
+) -> DemoRecord:
+    """Ask the questions 1 to `requests`: of the router, then of each provider directly.
+
+    Then route some texts by meaning, if there is an encoder.
+    """
     record = DemoRecord(requests, seed)
     recorder = Recorder(record, view)
     async with _providers(seed) as providers:
-        router = make_router(
-            {name: each.through_router for name, each in providers.items()},
-            recorder,
-        )
-        for each in providers.values():
-            await _warm_up(each.through_router)
+        clients = {name: each.through_router for name, each in providers.items()}
+        router = make_router(clients, recorder)
+        for client in clients.values():
+            await _warm_up(client)
         start = time.perf_counter()
         await _Asking(ROUTER, router, recorder).ask_all()
         for name, each in providers.items():
             await _Asking(name, each.directly, recorder).ask_all()
         record.duration = time.perf_counter() - start
+        view.begin_meaning()
+        try:
+            record.routed = await route_texts(clients, make_encoder())
+        except MissingExtraError as error:
+            record.missing = str(error)
     return record
 
 

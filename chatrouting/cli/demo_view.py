@@ -8,6 +8,7 @@ from typing_extensions import override
 from chatrouting.attempt import AttemptOutcome
 from chatrouting.cli import demo_run as demo
 from chatrouting.cli.demo_report import (
+    ByMeaning,
     DemoReport,
     PathResult,
     Spread,
@@ -16,10 +17,20 @@ from chatrouting.cli.demo_report import (
     failure_kind,
 )
 from chatrouting.cli.demo_schedule import PROVIDERS
+from chatrouting.cli.demo_semantic import SCORE_THRESHOLD
 from chatrouting.cli.terminal import Cell, Column, Style, Table, Terminal, duration, progress_bar
+from chatrouting.semantic.decision import DEFAULT_ROUTE
 
 READ_NEXT: Final = (
     "Read next: README.md, then docs/failover.md. With keys of your own: chatrouting chat --help"
+)
+
+MEANING: Final = (
+    "A semantic router in front of them sends each text where similar ones belong, by an encoder "
+    "that works offline. Each route is a failover of its own, in an order of its own."
+)
+MEANING_LEFT_OUT: Final = (
+    "A semantic router in front of them would send each text where similar ones belong, but"
 )
 
 FOREIGN: Final = (
@@ -180,6 +191,29 @@ def latency_table(report: DemoReport) -> Table:
     )
 
 
+def meaning_table(report: DemoReport) -> Table:
+    """Show where texts went, and whom they reached."""
+    columns = [Column("said"), Column("route"), Column("score", is_number=True), Column("asked")]
+    return Table(
+        columns,
+        [
+            [
+                Cell(each.text),
+                Cell(each.route, "dim" if each.route == DEFAULT_ROUTE else "good"),
+                Cell("-" if each.score is None else f"{each.score:.2f}"),
+                _asked(each),
+            ]
+            for each in report.by_meaning
+        ],
+        title=f"By meaning: from a score of {SCORE_THRESHOLD} on to a route, else to the default",
+    )
+
+
+def _asked(each: ByMeaning) -> Cell:
+    names = ", then ".join(each.asked)
+    return Cell(names) if each.error is None else Cell(f"{names}: {each.error}", "bad")
+
+
 def unanswered_line(each: Unanswered) -> str:
     """Say what became of a request that the router did not answer."""
     mode = "stream" if each.streaming else "whole"
@@ -235,6 +269,10 @@ class TerminalView(demo.DemoView):
         self._show_progress()
 
     @override
+    def begin_meaning(self) -> None:
+        self._terminal.status("Loading the encoder ...")
+
+    @override
     def saw_attempt(self, seen: demo.SeenAttempt) -> None:
         self._terminal.row(self._columns, attempt_cells(seen)[: len(self._columns)])
 
@@ -260,11 +298,22 @@ class TerminalView(demo.DemoView):
             terminal.table(table)
         terminal.print("")
         self._explain(report)
+        self._show_meaning(report)
         terminal.prose(
             f"All of it took {report.duration_seconds:.1f} s. Providers, router and callers share "
             "one process, so times include waiting for one another."
         )
         terminal.prose(READ_NEXT)
+
+    def _show_meaning(self, report: DemoReport) -> None:
+        terminal = self._terminal
+        if report.by_meaning_missing is not None:
+            terminal.prose(f"{MEANING_LEFT_OUT} {report.by_meaning_missing}")
+        else:
+            terminal.prose(MEANING)
+            terminal.print("")
+            terminal.table(meaning_table(report))
+        terminal.print("")
 
     def _explain(self, report: DemoReport) -> None:
         terminal = self._terminal

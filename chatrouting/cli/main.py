@@ -1,7 +1,8 @@
-"""The command line: `chatrouting demo`, `chatrouting chat` and `chatrouting semantic`.
+"""The command line: `chatrouting demo`, `chat`, `semantic` and `pool`.
 
-The only place that reads the environment. It parses, opens the terminal, and turns what happened
-into an exit code: 0 done, 1 failed, 2 asked for wrongly, 130 interrupted.
+Here the environment of the process is read, and handed on as a mapping. It parses, opens the
+terminal, and turns what happened into an exit code: 0 done, 1 failed, 2 asked for wrongly, 130
+interrupted.
 """
 
 import argparse
@@ -18,8 +19,10 @@ from typing import Any, TextIO, cast
 
 import anyio
 
+from chatrouting.cli.arguments import FAILED, INTERRUPTED, MISUSED, add_plain, positive
 from chatrouting.cli.chat import chat
 from chatrouting.cli.demo import DEFAULT_REQUESTS, DEFAULT_SEED, demo, demo_as_json
+from chatrouting.cli.pool_command import describe_pool
 from chatrouting.cli.routes import ANTHROPIC_MODEL, OPENAI_MODEL, RouteError, find_routes
 from chatrouting.cli.semantic import InputError, evaluate, try_question
 from chatrouting.cli.terminal import Terminal
@@ -28,10 +31,6 @@ from chatrouting.semantic.wordllama import WordLlamaEmbeddingGenerator
 
 __all__ = ["main"]
 
-FAILED = 1
-MISUSED = 2
-INTERRUPTED = 130
-
 _DESCRIPTION = "Chat clients that wrap chat clients: routing and failover for LLM calls."
 _EXAMPLES = """\
 examples:
@@ -39,6 +38,7 @@ examples:
   chatrouting chat "What is a router?"  ask the providers that are configured
   chatrouting chat "Hello" --route anthropic --route openai/gpt-x
   chatrouting semantic try routes.toml "where is my invoice"
+  chatrouting pool show GPT_4_O         what the environment makes of a pool
 """
 _CHAT_ENVIRONMENT = f"""\
 environment:
@@ -137,13 +137,20 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
+    describe_pool(
+        commands.add_parser(
+            "pool",
+            help="see the endpoints of a model, and whether they answer",
+            description="Look at a pool of endpoints, as the environment describes it.",
+        )
+    )
     return parser
 
 
 def _describe_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests",
-        type=_positive,
+        type=positive,
         default=DEFAULT_REQUESTS,
         metavar="N",
         help="questions to ask on each path (default: %(default)s)",
@@ -157,7 +164,7 @@ def _describe_demo(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the numbers as one JSON object")
-    _add_plain(parser)
+    add_plain(parser)
     parser.set_defaults(run=_run_demo)
 
 
@@ -171,7 +178,7 @@ def _describe_chat(parser: argparse.ArgumentParser) -> None:
         help="openai, azure or anthropic, with a model if need be; repeat it for the order in "
         "which to ask (default: every provider that is configured)",
     )
-    _add_plain(parser)
+    add_plain(parser)
     parser.set_defaults(run=_run_chat)
 
 
@@ -198,20 +205,7 @@ def _describe_semantic(parser: argparse.ArgumentParser) -> None:
 
 def _add_routes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("routes", type=Path, metavar="ROUTES.toml", help="routes and utterances")
-    _add_plain(parser)
-
-
-def _add_plain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--plain", action="store_true", help="no colours and no rewritten lines, as in a pipe"
-    )
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} requests; expected at least 1")
-    return number
+    add_plain(parser)
 
 
 def _run_demo(arguments: argparse.Namespace) -> int:

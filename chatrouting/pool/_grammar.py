@@ -73,8 +73,8 @@ class Naming:
 
     @property
     def label(self) -> str:
-        """What messages call the pool."""
-        return f"{self.provider}:{self.name}"
+        """What messages call the pool, such as "azure:GPT_4_O"."""
+        return f"{self.provider}:{_join(self.word, self.name)}".removesuffix(":")
 
     def belongs(self, variable: str) -> bool:
         """Say whether a variable may be of a member of this pool."""

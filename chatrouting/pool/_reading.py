@@ -86,9 +86,7 @@ def read_member(given: Given, naming: Naming, variable: str, suffix: str) -> Mem
         _set_deployment(given, variable, url, member)
         _set_version(given, variable, url, member)
     else:
-        model = given.env.first(naming.variables("MODEL", suffix))
-        if model is not None:
-            member.origins["model"], member.fields["model"] = model
+        _set_model(given, naming, suffix, member)
     return member
 
 
@@ -121,7 +119,7 @@ def _set_deployment(given: Given, variable: str, url: SplitURL, member: Member) 
         member.origins["deployment"] = variable
     elif given.deployment is None:
         # Not guessed from the name of the variable: a deployment may be called anything.
-        reason = "it names no deployment; give deployment=, or a model with each request"
+        reason = "it names no deployment; give deployment="
         member.remarks.append(Finding(variable, reason, is_problem=False))
     member.fields["deployment"] = url.deployment or given.deployment
 
@@ -140,3 +138,14 @@ def _set_version(given: Given, variable: str, url: SplitURL, member: Member) -> 
             reason = "it names no api-version; give api_version=, or set OPENAI_API_VERSION"
             member.remarks.append(Finding(variable, reason, is_problem=False))
     member.fields["api_version"] = version
+
+
+def _set_model(given: Given, naming: Naming, suffix: str, member: Member) -> None:
+    names = naming.variables("MODEL", suffix)
+    model = given.env.first(names)
+    if model is not None:
+        member.origins["model"], member.fields["model"] = model
+        return
+    general = names[-1] if naming.kind == "chat" else names[-2]
+    reason = "it is not set, so a member does not know its model"
+    member.remarks.append(Finding(general, reason, is_problem=False))

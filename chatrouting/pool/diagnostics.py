@@ -67,7 +67,9 @@ class Discovery:
     Attributes:
         endpoints: The members, as the pool sorts them; at least one.
         diagnostics: How they came about.
+        name: The provider and the model, as variables call it: "azure:GPT_4_O".
     """
 
     endpoints: tuple[Endpoint, ...]
     diagnostics: Diagnostics
+    name: str

@@ -93,7 +93,7 @@ def discover(
     found = search.finish(strict=strict, asked=name)
     logger.debug(
         "pool.discovered pool=%s members=%s skipped=%s",
-        naming.label,
+        found.name,
         [endpoint.id for endpoint in found.endpoints],
         [finding.variable for finding in found.diagnostics.skipped],
     )
@@ -220,7 +220,7 @@ class _Search:
             )
         if not endpoints:
             raise self._nothing_found(asked)
-        return Discovery(tuple(endpoints), diagnostics)
+        return Discovery(tuple(endpoints), diagnostics, naming.label)
 
     def _nothing_found(self, asked: str | None) -> ConfigurationError:
         naming = self._naming

@@ -438,6 +438,16 @@ def test_openai_has_pools_too():
     assert found.diagnostics.origins["FOO_EASTUS"]["model"] == "OPENAI_MODEL_FOO"
 
 
+@pytest.mark.parametrize(
+    ("kind", "variable"), [("chat", "OPENAI_MODEL"), ("embedding", "OPENAI_MODEL_EMBEDDING")]
+)
+def test_a_member_of_openai_without_a_model_is_told_of(kind, variable):
+    root = "OPENAI_ENDPOINT" + variable.removeprefix("OPENAI_MODEL")
+    found = discover(kind=kind, provider="openai", env=OPENAI_KEY | {root: "https://o/v1"})
+    assert [each.variable for each in found.diagnostics.remarks] == [variable]
+    assert found.diagnostics.problems == ()
+
+
 def test_embeddings_of_openai_have_a_root_of_their_own():
     """[pools 17] Their keys need not say what they are for."""
     env = {
@@ -479,6 +489,20 @@ def test_a_name_may_say_the_provider_which_is_otherwise_the_argument(name, ids, 
     said = (name or "").lower().partition(":")[0]
     assert [each.id for each in found.endpoints] == ids
     assert found.endpoints[0].provider == (said if said in ("azure", "openai") else provider)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("gpt_4_o", "chat", "azure:GPT_4_O"),
+        (None, "chat", "azure"),
+        (None, "embedding", "azure:EMBEDDING"),
+        ("openai:foo", "chat", "openai:FOO"),
+    ],
+)
+def test_a_pool_is_named_as_its_variables_are(name, kind, expected):
+    env = azure("", "GPT_4_O", "EMBEDDING") | OPENAI_KEY | {"OPENAI_ENDPOINT_FOO": "https://f/v1"}
+    assert discover(name, kind=kind, env=env).name == expected
 
 
 @pytest.mark.parametrize("name", ["ollama", "copilot", "ollama:llama", "OLLAMA:x"])
