@@ -155,8 +155,7 @@ class ChatClientError(ChatRoutingError):
         status_code: HTTP status; None if no answer came, 200 for an error inside a stream.
         code: The provider's own error code or type, as text.
         request_id: The provider's id of the request.
-        retry_after: Seconds to wait as the provider says; 0.0 for a date in the past, None if
-            nothing readable was said.
+        retry_after: Seconds to wait, as the provider says; 0.0 for the past, None if unreadable.
         rate_limit_headers: `retry-after` and the rate-limit families, lower case; None if absent.
     """
 
