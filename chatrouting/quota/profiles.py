@@ -48,6 +48,7 @@ class ProfileChanges(TypedDict, total=False):
     short_windows: Mapping[str, float]
     header_windows: Mapping[str, float | None]
     header_scopes: tuple[str, ...]
+    header_rounding: Mapping[str, float]
     growth_per_minute: float | None
 
 
@@ -73,6 +74,7 @@ class ProviderProfile:
             that is not known. A minute for the rest.
         header_scopes: Qualified limits that hold for every request, such as "project". Others,
             such as "priority", are for those who pay for them.
+        header_rounding: What a header's amounts are rounded to, by dimension.
         growth_per_minute: How much faster traffic may become within a minute, as a part of what
             it was; None if the provider does not mind.
     """
@@ -88,11 +90,13 @@ class ProviderProfile:
     short_windows: Mapping[str, float] = FrozenDict()
     header_windows: Mapping[str, float | None] = FrozenDict()
     header_scopes: tuple[str, ...] = ()
+    header_rounding: Mapping[str, float] = FrozenDict()
     growth_per_minute: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "short_windows", FrozenDict(self.short_windows))
         object.__setattr__(self, "header_windows", FrozenDict(self.header_windows))
+        object.__setattr__(self, "header_rounding", FrozenDict(self.header_rounding))
         for name, value in (
             ("output_weight", self.output_weight),
             ("growth_per_minute", self.growth_per_minute),
@@ -224,6 +228,7 @@ _PROFILES: Final = (
         policy=ChargePolicy(output_charge="estimate", cache_reads="free"),
         tokens=token_rules.ANTHROPIC,
         short_windows={REQUESTS: _SECOND},
+        header_rounding={INPUT_TOKENS: 1_000.0, OUTPUT_TOKENS: 1_000.0},
         growth_per_minute=0.2,
     ),
     ProviderProfile(
