@@ -1,7 +1,9 @@
 """One limit of time around one call of a client."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from contextvars import Context
+from types import TracebackType
+from typing import TypeVar, cast, final
 
 import anyio
 
@@ -41,7 +43,7 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
     stopped: BaseException | None = None
     scope = anyio.CancelScope(deadline=deadline)
     try:
-        with scope:
+        with _Timed(scope):
             try:
                 return await call()
             except BaseException as error:
@@ -56,3 +58,29 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
     if _cancellation.is_caller_cancelled(baseline):
         await _cancellation.deliver_cancellation()
     raise LimitExpired(cast("BaseException", stopped)) from None
+
+
+@final
+class _Timed:
+    """Enters a scope without the caller's context variables.
+
+    asyncio keeps a timer that was cancelled, and the variables it was set in, until it would have
+    gone off. They name the attempt that runs, which holds its stream: one that is dropped half-read
+    would stay alive, and keep its slot, as long.
+    """
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        Context().run(self._scope.__enter__)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        return self._scope.__exit__(exc_type, exc, traceback)
