@@ -8,12 +8,14 @@ them, `health` what it remembers of each, `pool` the object that holds it all to
 
 from chatrouting.pool._regions import KNOWN_REGIONS
 from chatrouting.pool.affinity import stable_prefix
+from chatrouting.pool.clients import PooledChatClient
 from chatrouting.pool.diagnostics import Diagnostics, Discovery, Finding
 from chatrouting.pool.discovery import discover, discover_models, env_name
 from chatrouting.pool.endpoint import ApiKey, Endpoint, EndpointMode, Identity
 from chatrouting.pool.events import EndpointState, EndpointStatus, PoolEvent, PoolEventKind
 from chatrouting.pool.faults import Fault, Verdict
 from chatrouting.pool.member import Cooling, Ticket
+from chatrouting.pool.members import endpoint_of
 from chatrouting.pool.policy import PoolPolicy
 from chatrouting.pool.pool import EndpointPool
 
@@ -34,10 +36,12 @@ __all__ = [
     "PoolEvent",
     "PoolEventKind",
     "PoolPolicy",
+    "PooledChatClient",
     "Ticket",
     "Verdict",
     "discover",
     "discover_models",
+    "endpoint_of",
     "env_name",
     "stable_prefix",
 ]

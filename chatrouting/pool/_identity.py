@@ -91,7 +91,9 @@ class AzureIdentity:
         if token is None:
             loop = current_token().native_token
             async with self._turns.setdefault(loop, anyio.Lock()):
-                token = self._fresh() or await to_thread.run_sync(self._renew)
+                token = self._fresh()
+                if token is None:
+                    token = await to_thread.run_sync(self._renew)
         return token.token
 
     def _fresh(self) -> AccessToken | None:

@@ -1,0 +1,199 @@
+"""One request at a pool: what it holds of a member, and whether it may try another one.
+
+Shared by the clients of all kinds, so that they treat members and time in one way. What a failure
+means for a member the pool says; here is what it means for the request.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import anyio
+
+from chatrouting.errors import AuthenticationError, NoEndpointAvailableError
+from chatrouting.pool.endpoint import Endpoint
+from chatrouting.pool.faults import Fault, Verdict
+from chatrouting.pool.member import Cooling, Ticket
+from chatrouting.pool.pool import EndpointPool
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+@final
+class PooledRequest:
+    """One request, from its first choice of a member to its end.
+
+    Attributes:
+        pool: The pool.
+        ends: When its budget of time is used up, by the event loop's clock.
+        ticket: What the running attempt holds; None between attempts.
+        failures: Attempts that failed.
+        is_single: There is nobody else to ask: the same member is asked again, after a wait.
+        pause: Seconds of that wait, until it has begun.
+    """
+
+    __slots__ = (
+        "_is_retry",
+        "_left_out",
+        "_names",
+        "ends",
+        "failures",
+        "is_single",
+        "pause",
+        "pool",
+        "ticket",
+    )
+
+    def __init__(self, pool: EndpointPool[Any], names: Mapping[str, str]) -> None:
+        """Begin now; the budget of time counts from here.
+
+        Args:
+            pool: The pool.
+            names: What to call the endpoints that may be asked, by their ids. One that joins the
+                pool later is not asked.
+        """
+        budget = pool.policy.total_budget
+        self.pool = pool
+        self._names = names
+        self.ends = math.inf if budget is None else anyio.current_time() + budget
+        self.ticket: Ticket | None = None
+        self.failures = 0
+        self.is_single = len(pool.endpoints) == 1
+        self.pause = 0.0
+        self._left_out = _NOBODY
+        self._is_retry = False
+
+    def pick(self, *, key: str | None = None, tokens: int | None = None) -> str | None:
+        """Choose a member that is ready; None if it takes a wait, or nobody is left.
+
+        Args:
+            key: For affinity.
+            tokens: What the request is thought to take.
+
+        Raises:
+            NoEndpointAvailableError: If no member may be asked at all.
+        """
+        while True:
+            try:
+                found = self.pool.pick(
+                    affinity_key=key, exclude=self._left_out, tokens=tokens, is_retry=self._is_retry
+                )
+            except NoEndpointAvailableError:
+                if self._is_retry:
+                    return None
+                raise
+            if isinstance(found, Cooling):
+                return None
+            name = self._hold(found)
+            if name is not None:
+                return name
+
+    async def acquire(
+        self, *, key: str | None = None, tokens: int | None = None, deadline: float = math.inf
+    ) -> str | None:
+        """Choose a member, and wait for one where the policy says so.
+
+        Args:
+            key: For affinity.
+            tokens: What the request is thought to take.
+            deadline: When the request ends anyway, by the event loop's clock.
+
+        Returns:
+            None if nobody can be asked in time and something was tried before.
+
+        Raises:
+            NoEndpointAvailableError: If nothing was tried before.
+        """
+        while True:
+            ends = min(self.ends, deadline, anyio.current_effective_deadline())
+            try:
+                ticket = await self.pool.acquire(
+                    limit=max(0.0, ends - anyio.current_time()),
+                    affinity_key=key,
+                    exclude=self._left_out,
+                    tokens=tokens,
+                    is_retry=self._is_retry,
+                )
+            except NoEndpointAvailableError:
+                if self._is_retry:
+                    return None
+                raise
+            name = self._hold(ticket)
+            if name is not None:
+                return name
+
+    def _hold(self, ticket: Ticket) -> str | None:
+        """Keep a ticket, and return the name of its endpoint; None if it joined too late."""
+        self.ticket = ticket
+        name = self._names.get(ticket.endpoint.id)
+        if name is None:
+            self.refused()
+            return None
+        self._is_retry = True
+        return name
+
+    def ends_attempt(self, endpoint: Endpoint) -> float:
+        """Return when an attempt that begins now has taken too long, by the event loop's clock."""
+        if endpoint.timeout is None:
+            return self.ends
+        return min(self.ends, anyio.current_time() + endpoint.timeout)
+
+    @property
+    def is_over_budget(self) -> bool:
+        """The budget of time is used up."""
+        return anyio.current_time() >= self.ends
+
+    def succeeded(self, latency: float) -> None:
+        """Note that the attempt got its answer, its first output after so many seconds."""
+        if self.ticket is not None:
+            self.pool.succeeded(self.ticket, latency=latency)
+            self.ticket = None
+
+    def failed(self, error: BaseException) -> None:
+        """Note what the attempt raised."""
+        self.failures += 1
+        ticket = self.ticket
+        if ticket is None:
+            return
+        if isinstance(error, TimeoutError) and self.is_over_budget:
+            # It was cut short: that says nothing about the member.
+            self.neutral()
+            return
+        self.ticket = None
+        if self.pool.failed(ticket, error).verdict is Verdict.MEMBER:
+            # All members may be parked, and are asked then: each one once.
+            self._left_out |= {ticket.endpoint.id}
+
+    def refused(self) -> None:
+        """Note that the member's client refused on this side; it is not asked again."""
+        if self.ticket is not None:
+            self._left_out |= {self.ticket.endpoint.id}
+        self.neutral()
+
+    def neutral(self) -> None:
+        """Note that the attempt ended, and tells nothing: it was cancelled or abandoned."""
+        if self.ticket is not None:
+            self.pool.released(self.ticket)
+            self.ticket = None
+
+    def may_try_again(self, *, failures: int) -> bool:
+        """Say whether attempts and time are left after so many failures."""
+        if self.is_single:
+            limit: int | None = self.pool.preferred.max_retries + 1
+        else:
+            limit = self.pool.policy.attempts_for(len(self.pool.endpoints))
+        return (limit is None or failures < limit) and not self.is_over_budget
+
+    def moves_on(self, error: BaseException) -> bool:
+        """Say whether another member may do better after this error."""
+        fault: Fault = self.pool.policy.classify(error)
+        if fault.verdict is Verdict.MEMBER:
+            return not self.is_single and (
+                self.pool.policy.member_fault == "rotate" or _lacks_credential(error)
+            )
+        return fault.verdict is not Verdict.NEUTRAL
+
+
+def _lacks_credential(error: BaseException) -> bool:
+    """Say whether there was no token to send: nobody was asked, and others may have a key."""
+    return isinstance(error, AuthenticationError) and error.status_code is None

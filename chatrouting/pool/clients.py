@@ -1,0 +1,274 @@
+"""The chat client over a pool of endpoints: a failover whose selection the pool makes.
+
+    async with EndpointPool.from_env("GPT_4_O") as pool:
+        client = PooledChatClient(pool)
+        response = await client.get_response("Hello")
+
+Attempts, streams and nesting are those of every router; the pool learns of each attempt, and says
+whom to ask, and whether to wait.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final, final
+
+import anyio
+from typing_extensions import override
+
+from chatrouting.attempt import AttemptOutcome, RoutingAttempt
+from chatrouting.client import ChatClient
+from chatrouting.errors import ConfigurationError
+from chatrouting.messages import ChatMessage, MessagesInput
+from chatrouting.options import ChatOptions
+from chatrouting.pool._request import PooledRequest
+from chatrouting.pool.affinity import stable_prefix
+from chatrouting.pool.endpoint import Endpoint
+from chatrouting.pool.members import REQUEST, PoolMember
+from chatrouting.pool.pool import EndpointPool
+from chatrouting.responses import ChatResponse
+from chatrouting.routing._routes import RouteTable
+from chatrouting.routing._settings import CommitOn, Listener, ShouldFailover
+from chatrouting.routing.context import RoutingContext, Selected
+from chatrouting.routing.failover import FailoverChatClient
+from chatrouting.stream import ResponseStream
+
+#: What a pool of one does; of larger ones the pool's own logger tells.
+logger = logging.getLogger("chatrouting.retry")
+
+#: The name of a route must not be empty, which the id of a bare endpoint may be.
+BARE_ROUTE: Final = "bare"
+
+_LETTERS_PER_TOKEN: Final = 4
+_DEFAULT_ANSWER: Final = 256  # tokens, where the request sets no limit
+
+_COMPLETED: Final = AttemptOutcome.COMPLETED
+_FAILED: Final = AttemptOutcome.FAILED
+_REFUSED: Final = AttemptOutcome.REFUSED_LOCALLY
+
+
+@final
+class PooledChatClient(FailoverChatClient):
+    """Asks the members of a pool until one answers.
+
+    Which failures move on to another member, how often and how long, the pool's policy says. Each
+    attempt is named after its endpoint; `endpoint_of(attempt)` gives the endpoint. A pool of one
+    asks its member again, after a wait, as often as the endpoint's `max_retries` allows.
+
+    The pool stays the caller's: closing the client leaves it open, since several may share one.
+    """
+
+    _routes_parameter = "pool"
+
+    def __init__(
+        self,
+        pool: EndpointPool[ChatClient],
+        *,
+        rng: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        maximum_attempts_per_request: int | None = None,
+        should_failover: ShouldFailover | None = None,
+        commit_on: CommitOn = "content",
+        attempt_timeout: float | None = None,
+        first_output_timeout: float | None = None,
+        stall_timeout: float | None = None,
+        on_routing_update: Listener | None = None,
+        name: str | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Put a chat client over a pool.
+
+        Args:
+            pool: The pool; may serve other clients as well.
+            rng: Returns random numbers in 0..1, for the waits in a pool of one.
+            sleep: Waits for a number of seconds, in a pool of one; must be cancellable.
+            maximum_attempts_per_request: As for `FailoverChatClient`; besides the policy's limits.
+            should_failover: As for `FailoverChatClient`. None: what the policy says.
+            commit_on: As for `FailoverChatClient`.
+            attempt_timeout: As for `FailoverChatClient`; besides each endpoint's own `timeout`,
+                which bounds an answer, or the wait for the first output of a stream.
+            first_output_timeout: Likewise.
+            stall_timeout: As for `FailoverChatClient`. None: the policy's `stream_idle_timeout`.
+            on_routing_update: As for `RoutingChatClient`.
+            name: As for `RoutingChatClient`; None for the pool's.
+            clock: As for `RoutingChatClient`.
+
+        Raises:
+            TypeError: If `pool` is no pool.
+            ConfigurationError: If a number is out of range.
+        """
+        if not isinstance(pool, EndpointPool):
+            raise TypeError(f"pool is {type(pool).__name__}; expected an EndpointPool.")
+        self._pool = pool
+        self._rng = rng
+        self._sleep = sleep
+        self._says = should_failover
+        self._commits_at_once = commit_on == "update"
+        policy = pool.policy
+        super().__init__(
+            maximum_attempts_per_request=maximum_attempts_per_request,
+            should_failover=self._moves_on,
+            commit_on=commit_on,
+            attempt_timeout=attempt_timeout,
+            first_output_timeout=first_output_timeout,
+            stall_timeout=policy.stream_idle_timeout if stall_timeout is None else stall_timeout,
+            leave_open=True,
+            on_routing_update=on_routing_update,
+            name=name or pool.name or None,
+            clock=clock,
+        )
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._names: dict[str, str] = {}
+        self._follow_pool()
+
+    @property
+    def pool(self) -> EndpointPool[ChatClient]:
+        """The pool."""
+        return self._pool
+
+    @override
+    async def get_response(
+        self, messages: MessagesInput, options: ChatOptions | None = None
+    ) -> ChatResponse:
+        """Answer whole, by a member of the pool.
+
+        Raises:
+            PoolExhaustedError: If all members are held back, and none is back in time.
+            ClientClosedError: If this client or the pool was closed.
+            Exception: The last member's error, unchanged.
+        """
+        if self._pool.endpoints is not self._endpoints:
+            self._follow_pool()
+        return await super().get_response(messages, options)
+
+    @override
+    def get_streaming_response(
+        self, messages: MessagesInput, options: ChatOptions | None = None
+    ) -> ResponseStream:
+        """Answer piece by piece, by the member that is selected when the stream is first read.
+
+        Raises:
+            ClientClosedError: If this client was closed. The other errors of `get_response` come
+                when the stream is read.
+        """
+        if self._pool.endpoints is not self._endpoints:
+            self._follow_pool()
+        return super().get_streaming_response(messages, options)
+
+    @override
+    async def select_client(self, context: RoutingContext) -> Selected:
+        """Return a member that the pool chooses, once one is ready.
+
+        Raises:
+            PoolExhaustedError: If nothing was sent yet and no member is back in time.
+        """
+        chosen = self._choose(context)
+        return chosen if chosen is None or isinstance(chosen, str) else await chosen
+
+    @override
+    async def on_routing_update(
+        self, context: RoutingContext, attempt: RoutingAttempt, is_terminal: bool
+    ) -> None:
+        """Tell the pool how an attempt went."""
+        request: PooledRequest = context.state[REQUEST]
+        outcome, error = attempt.outcome, attempt.exception
+        if outcome is _COMPLETED:
+            first = attempt.time_to_first_update
+            request.succeeded(attempt.duration if first is None else first)
+        elif outcome is _FAILED and error is not None:
+            request.failed(error)
+        elif outcome is _REFUSED:
+            request.refused()
+        else:
+            request.neutral()
+
+    @override
+    def may_select_again(self, context: RoutingContext) -> bool:
+        """Say whether the policy leaves attempts and time, and in a pool of one a wait is short."""
+        request: PooledRequest = context.state[REQUEST]
+        attempt = context.previous_attempt
+        if attempt is None or attempt.outcome is _REFUSED:
+            return not request.is_single
+        failures = request.failures + 1  # this one is told afterwards
+        if not request.may_try_again(failures=failures):
+            return False
+        if not request.is_single:
+            return True
+        hint = None if attempt.failure is None else attempt.failure.retry_after
+        request.pause = self._pool.policy.backoff.delay(failures, self._rng(), hint)
+        ends = min(request.ends, context.deadline, anyio.current_effective_deadline())
+        return anyio.current_time() + request.pause < ends
+
+    def _moves_on(self, context: RoutingContext, attempt: RoutingAttempt) -> bool:
+        request: PooledRequest = context.state[REQUEST]
+        error = attempt.exception
+        if self._says is not None:
+            moves_on = self._says(context, attempt)
+        else:
+            moves_on = error is not None and request.moves_on(error)
+        return moves_on and self._pool.may_retry()
+
+    def _choose(self, context: RoutingContext) -> str | Awaitable[str | None] | None:
+        """Choose a route; without waiting where a member is ready."""
+        request: PooledRequest | None = context.state.get(REQUEST)
+        if request is None:
+            request = context.state[REQUEST] = PooledRequest(self._pool, self._names)
+        key, tokens = self._facts(context)
+        if not request.pause:
+            route = request.pick(key=key, tokens=tokens)
+            if route is not None:
+                return route
+        return self._wait(context, request, key, tokens)
+
+    async def _wait(
+        self, context: RoutingContext, request: PooledRequest, key: str | None, tokens: int | None
+    ) -> str | None:
+        if request.pause:
+            pause, request.pause = request.pause, 0.0
+            logger.info("retry.wait pool=%s seconds=%.3f", self._pool.name, pause)
+            await self._sleep(pause)
+        return await request.acquire(key=key, tokens=tokens, deadline=context.deadline)
+
+    def _facts(self, context: RoutingContext) -> tuple[str | None, int | None]:
+        """Find out what the policy looks at: a key for affinity, and the size of the request."""
+        policy = self._pool.policy
+        hints = context.options.routing
+        key = None if hints is None else hints.affinity_key
+        if key is None and policy.strategy == "affinity":
+            key = stable_prefix(context.messages, context.options)
+        if not policy.enforce_tpm:
+            return key, None
+        return key, _estimated_tokens(context.messages, context.options)
+
+    def _follow_pool(self) -> None:
+        """Make a route of each endpoint that the pool has now."""
+        endpoints = self._pool.endpoints
+        self._names = _route_names(endpoints)
+        members: dict[str, ChatClient] = {
+            self._names[endpoint.id]: PoolMember(
+                self._pool, endpoint, commits_at_once=self._commits_at_once
+            )
+            for endpoint in endpoints
+        }
+        self._routes = RouteTable(members, parameter=self._routes_parameter)
+        self._settings = replace(self._settings, routes=self._routes, select=self._choose)
+        self._endpoints = endpoints
+
+
+def _route_names(endpoints: tuple[Endpoint, ...]) -> dict[str, str]:
+    names = {endpoint.id: endpoint.id for endpoint in endpoints}
+    if "" in names:
+        names[""] = BARE_ROUTE
+        if BARE_ROUTE in names:
+            raise ConfigurationError(
+                f"one endpoint has an empty id and another one {BARE_ROUTE!r}, which attempts call "
+                "the former. Rename one of them."
+            )
+    return names
+
+
+def _estimated_tokens(messages: tuple[ChatMessage, ...], options: ChatOptions) -> int:
+    letters = len(options.instructions or "") + sum(len(message.text) for message in messages)
+    return letters // _LETTERS_PER_TOKEN + (options.max_output_tokens or _DEFAULT_ANSWER)
