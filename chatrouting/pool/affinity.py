@@ -44,6 +44,6 @@ def stable_prefix(messages: Sequence[ChatMessage], options: ChatOptions) -> str 
             break
         parts += [each.text for each in message.contents if isinstance(each, TextContent)]
     for tool in options.tools or ():
-        parts += [tool.name, tool.description or "", repr(tool.parameters)]
-    text = "\n".join(part for part in parts if part)
+        parts += [tool.name, tool.description or "", str(tool.parameters or "")]
+    text = "\n".join(part[:_PREFIX_LETTERS] for part in parts if part)
     return text[:_PREFIX_LETTERS] or None
