@@ -6,10 +6,11 @@ made when a loop first needs them, and forgotten with the loop.
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Generic, Protocol, TypeVar, final, runtime_checkable
+from typing import Any, Generic, Protocol, final, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from anyio.lowlevel import current_token
+from typing_extensions import TypeVar
 
 from chatrouting._closing import close_all
 from chatrouting.errors import ClientClosedError, ConfigurationError
@@ -25,7 +26,8 @@ class Closable(Protocol):
         ...
 
 
-ClientT = TypeVar("ClientT", bound=Closable)
+# The default is for pools from the environment, whose kind is a matter of values.
+ClientT = TypeVar("ClientT", bound=Closable, default=Any)
 
 #: Makes the client of an endpoint.
 ClientFactory = Callable[[Endpoint], ClientT]

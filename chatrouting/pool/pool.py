@@ -9,7 +9,7 @@ event loops at once; only waiting is asynchronous.
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Generic, Self
@@ -18,8 +18,13 @@ import anyio
 
 from chatrouting._copying import SharedWhenCopied
 from chatrouting.errors import ConfigurationError
+from chatrouting.pool._factories import factory_of
+from chatrouting.pool._grammar import DEFAULT_IMAGE_MODEL, EndpointKind
+from chatrouting.pool._regions import KNOWN_REGIONS
 from chatrouting.pool.core import Core, exhausted
-from chatrouting.pool.endpoint import Endpoint
+from chatrouting.pool.diagnostics import Diagnostics
+from chatrouting.pool.discovery import discover
+from chatrouting.pool.endpoint import Endpoint, EndpointProvider, TokenProvider
 from chatrouting.pool.events import EndpointState, PoolEvent, state_of
 from chatrouting.pool.faults import Fault
 from chatrouting.pool.given import MembersInput, endpoints_and_clients
@@ -36,9 +41,12 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
 
     A pool of one is never held back: there is nobody else to ask. Closing the pool closes its
     clients, those that were given as well.
+
+    Attributes:
+        diagnostics: What `from_env` made of the environment; empty for other pools.
     """
 
-    __slots__ = ("_core", "_only")
+    __slots__ = ("_core", "_only", "diagnostics")
 
     def __init__(
         self,
@@ -74,6 +82,7 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         # The module's own generator is seeded anew in a forked process, an object of ours is not.
         chance = random.random if rng is None else rng.random
         self._only: str | None = None
+        self.diagnostics = Diagnostics()
         self._core: Core[ClientT] = Core(
             Table(endpoints, policy, chance),
             LoopClients(given, client_factory, wrap),
@@ -83,6 +92,72 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             chance=chance,
             on_event=on_event,
         )
+
+    @classmethod
+    def from_env(
+        cls,
+        name: str | None = None,
+        *,
+        kind: EndpointKind = "chat",
+        provider: EndpointProvider = "azure",
+        env: Mapping[str, str | None] | None = None,
+        policy: PoolPolicy | None = None,
+        regions: Iterable[str] = KNOWN_REGIONS,
+        credential: TokenProvider | None = None,
+        client_factory: ClientFactory[ClientT] | None = None,
+        wrap: Wrap[ClientT] | None = None,
+        strict: bool = False,
+        deployment: str | None = None,
+        api_version: str | None = None,
+        image_model: str = DEFAULT_IMAGE_MODEL,
+        fallback_to_default: bool = False,
+        on_event: Callable[[PoolEvent], object] | None = None,
+    ) -> Self:
+        """Build a pool of the endpoints that environment variables describe.
+
+        Args:
+            name: The model, as variables call it; see `discover`.
+            kind: What its clients are for.
+            provider: As for `discover`.
+            env: Variables; None takes a snapshot of the process's.
+            policy: As for the pool itself.
+            regions: As for `discover`.
+            credential: As for `discover`.
+            client_factory: Makes the clients; None makes them over the OpenAI SDK.
+            wrap: As for the pool itself.
+            strict: As for `discover`.
+            deployment: As for `discover`.
+            api_version: As for `discover`.
+            image_model: As for `discover`.
+            fallback_to_default: As for `discover`.
+            on_event: As for the pool itself.
+
+        Raises:
+            ConfigurationError: As for `discover`.
+        """
+        found = discover(
+            name,
+            kind=kind,
+            provider=provider,
+            env=env,
+            regions=regions,
+            credential=credential,
+            strict=strict,
+            deployment=deployment,
+            api_version=api_version,
+            image_model=image_model,
+            fallback_to_default=fallback_to_default,
+        )
+        pool = cls(
+            found.endpoints,
+            policy=policy,
+            client_factory=client_factory or factory_of(kind, credential),
+            wrap=wrap,
+            name=found.name,
+            on_event=on_event,
+        )
+        pool.diagnostics = found.diagnostics
+        return pool
 
     @property
     def name(self) -> str:
@@ -301,6 +376,7 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
                 f"the pool has no endpoint {endpoint_id!r}; it has {known}. Ask for one of them."
             )
         view = type(self).__new__(type(self))
+        view.diagnostics = self.diagnostics
         view._core = self._core  # noqa: SLF001  # a class makes its own
         view._only = endpoint_id  # noqa: SLF001
         return view
