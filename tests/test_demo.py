@@ -22,8 +22,11 @@ from chatrouting.cli.demo_schedule import (
     question,
     question_number,
 )
+from chatrouting.cli.demo_semantic import PROVIDERS_OF, TEXTS, Routed
 from chatrouting.cli.demo_view import (
     FOREIGN,
+    INSTALL,
+    MEANING_LEFT_OUT,
     TerminalView,
     attempt_cells,
     attempt_columns,
@@ -31,12 +34,13 @@ from chatrouting.cli.demo_view import (
     headline,
     introduction,
     latency_table,
+    meaning_table,
     outcome_words,
     path_table,
     unanswered_line,
 )
 from chatrouting.cli.terminal import Terminal, render_row, render_table
-from chatrouting.errors import OverloadedError, StallTimeoutError
+from chatrouting.errors import MissingExtraError, OverloadedError, StallTimeoutError
 from chatrouting.failure import Failure, FailureKind
 
 EAST, EUROPE, ANTHROPIC = PROVIDERS
@@ -161,6 +165,16 @@ def record() -> DemoRecord:
     return record
 
 
+ROUTED = Routed(
+    text="my tests fail since this morning",
+    route="billing",
+    best="billing",
+    score=0.5,
+    asked=(EUROPE, EAST),
+    error=None,
+)
+
+
 @pytest.fixture
 def report(record) -> DemoReport:
     return make_report(record)
@@ -221,6 +235,13 @@ def test_a_foreign_exception_makes_the_run_unsound(record):
     assert not make_report(record).is_sound
 
 
+def test_a_foreign_exception_behind_the_semantic_router_makes_the_run_unsound(record):
+    record.routed = [ROUTED, replace(ROUTED, error=BUSY)]
+    assert make_report(record).is_sound
+    record.routed.append(replace(ROUTED, error=ValueError("a bug")))
+    assert not make_report(record).is_sound
+
+
 def test_a_report_without_answers_has_no_spreads():
     record = DemoRecord(requests=1, seed=1)
     record.attempts = [seen(1, EAST, BUSY)]
@@ -274,6 +295,26 @@ answered                           requests   median      p95
 by the first provider                     1   1.0 ms   1.0 ms
 after failed attempts                     1  10.0 ms  10.0 ms
 both, without the failed attempts         2   3.5 ms   6.0 ms"""
+
+
+@pytest.mark.parametrize("width", [80, 160, None])
+def test_texts_routed_by_meaning_fit_into_every_terminal(record, width):
+    default = {"route": "default", "best": None, "score": None}
+    record.routed = [
+        ROUTED,
+        replace(ROUTED, text="tell me a joke about cats", asked=(EAST,), **default),
+        replace(ROUTED, text="who painted the Mona Lisa", asked=(EAST,), error=BUSY),
+    ]
+    table = meaning_table(make_report(record))
+    assert "\n".join(render_table(table, width=width)) == MEANINGS
+
+
+MEANINGS = """\
+Routed by meaning (a score below 0.3 leads to the default)
+said                              route    score  asked in turn
+my tests fail since this morning  billing   0.50  openai/europe, openai/us-east
+tell me a joke about cats         default      -  openai/us-east
+who painted the Mona Lisa         billing   0.50  failed: openai/us-east"""
 
 
 def test_an_attempt_is_one_line(record):
@@ -433,6 +474,38 @@ def check_numbers(report: DemoReport) -> None:
 
 
 @pytest.mark.timeout(60)
+async def test_texts_go_where_similar_ones_belong(anyio_backend):
+    """Whatever fails behind the semantic router, a text stays on its route."""
+    record = await run_demo(requests=1, seed=27, view=DemoView())
+
+    assert record.missing is None
+    assert [each.text for each in record.routed] == list(TEXTS)
+    assert [each.route for each in record.routed] == [
+        *["code", "code", "billing", "billing", "travel", "travel", "default", "default"]
+    ]
+    for each in record.routed:
+        assert each.asked == PROVIDERS_OF[each.route][: len(each.asked)]
+    assert {len(each.asked) for each in record.routed} == {1, 2}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_without_an_encoder_the_demo_says_how_to_get_one(anyio_backend):
+    def make_encoder():
+        raise MissingExtraError("nothing is installed. Run: pip install it")
+
+    record = await run_demo(requests=1, seed=27, view=DemoView(), make_encoder=make_encoder)
+    report = make_report(record)
+    stream = io.StringIO()
+    terminal = Terminal(stream, width=None, has_colours=False, is_live=False)
+    TerminalView(terminal, requests=1, seed=27).close(report)
+
+    assert report.by_meaning_missing == "nothing is installed. Run: pip install it"
+    assert MEANING_LEFT_OUT in " ".join(stream.getvalue().split())
+    assert INSTALL in stream.getvalue().splitlines()
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_demo_shows_its_report_in_a_pipe(anyio_backend):
     stream = io.StringIO()
@@ -441,6 +514,7 @@ async def test_the_demo_shows_its_report_in_a_pipe(anyio_backend):
     lines = stream.getvalue().splitlines()
     assert lines[0] == "chatrouting demo"
     assert lines[-1].startswith("Read next:")
+    assert "Routed by meaning (a score below 0.3 leads to the default)" in lines
     assert "\x1b" not in stream.getvalue()
 
 
@@ -452,6 +526,7 @@ async def test_the_json_is_one_object_with_units_in_its_names(anyio_backend):
     numbers = json.loads(stream.getvalue())
     assert (numbers["simulated"], numbers["seed"], numbers["requests"]) == (True, 27, 4)
     assert numbers["duration_seconds"] > 0
+    assert numbers["by_meaning"][0]["route"] == "code"
     assert set(numbers["added_latency"]["routers_only"]) == {
         "count",
         "median_seconds",

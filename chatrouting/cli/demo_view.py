@@ -26,12 +26,14 @@ READ_NEXT: Final = (
 )
 
 MEANING: Final = (
-    "A semantic router in front of them sends each text where similar ones belong, by an encoder "
-    "that works offline. Each route is a failover of its own, in an order of its own."
+    "And by meaning: a semantic router in front sends each text where similar ones belong, by an "
+    "encoder that works offline. Each of its routes is a failover, in an order of its own."
 )
 MEANING_LEFT_OUT: Final = (
-    "A semantic router in front of them would send each text where similar ones belong, but"
+    "A semantic router in front would send each text where similar ones belong. Its encoder works "
+    "offline and comes with an extra:"
 )
+INSTALL: Final = "    pip install 'chatrouting[wordllama]'"
 
 FOREIGN: Final = (
     "An error came through that is not the library's own: that is a bug of chatrouting. Please "
@@ -193,9 +195,13 @@ def latency_table(report: DemoReport) -> Table:
 
 def meaning_table(report: DemoReport) -> Table:
     """Show where texts went, and whom they reached."""
-    columns = [Column("said"), Column("route"), Column("score", is_number=True), Column("asked")]
     return Table(
-        columns,
+        [
+            Column("said"),
+            Column("route"),
+            Column("score", is_number=True),
+            Column("asked in turn"),
+        ],
         [
             [
                 Cell(each.text),
@@ -205,13 +211,13 @@ def meaning_table(report: DemoReport) -> Table:
             ]
             for each in report.by_meaning
         ],
-        title=f"By meaning: from a score of {SCORE_THRESHOLD} on to a route, else to the default",
+        title=f"Routed by meaning (a score below {SCORE_THRESHOLD} leads to the default)",
     )
 
 
 def _asked(each: ByMeaning) -> Cell:
-    names = ", then ".join(each.asked)
-    return Cell(names) if each.error is None else Cell(f"{names}: {each.error}", "bad")
+    names = ", ".join(each.asked)
+    return Cell(names) if each.error is None else Cell(f"failed: {names}", "bad")
 
 
 def unanswered_line(each: Unanswered) -> str:
@@ -298,17 +304,19 @@ class TerminalView(demo.DemoView):
             terminal.table(table)
         terminal.print("")
         self._explain(report)
-        self._show_meaning(report)
         terminal.prose(
             f"All of it took {report.duration_seconds:.1f} s. Providers, router and callers share "
             "one process, so times include waiting for one another."
         )
+        terminal.print("")
+        self._show_meaning(report)
         terminal.prose(READ_NEXT)
 
     def _show_meaning(self, report: DemoReport) -> None:
         terminal = self._terminal
         if report.by_meaning_missing is not None:
-            terminal.prose(f"{MEANING_LEFT_OUT} {report.by_meaning_missing}")
+            terminal.prose(MEANING_LEFT_OUT)
+            terminal.print(INSTALL)
         else:
             terminal.prose(MEANING)
             terminal.print("")
