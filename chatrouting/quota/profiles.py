@@ -31,6 +31,10 @@ from chatrouting.quota.token_rules import TokenRules
 
 #: A part of each limit that is left free, since requests arrive later than they were admitted.
 _HEADROOM: Final = 0.05
+#: Seconds by which one request may take longer to the provider than the next.
+_JITTER: Final = 0.1
+#: Seconds of a window in which jitter weighs more than a headroom.
+_SHORT: Final = 10.0
 _HELD: Final = (CONCURRENCY, STREAM_SECONDS)
 
 
@@ -125,7 +129,9 @@ class ProviderProfile:
             )
         return ProviderScope(self.name, parts)
 
-    def bucket(self, *limits: QuotaLimit, headroom: float = _HEADROOM) -> BucketLimits:
+    def bucket(
+        self, *limits: QuotaLimit, headroom: float = _HEADROOM, jitter: float = _JITTER
+    ) -> BucketLimits:
         """Make the limits of one quota of this provider, counted in its way.
 
         To a limit for a minute that the provider judges over a shorter time, a limit for that time
@@ -134,6 +140,8 @@ class ProviderProfile:
         Args:
             limits: What the provider grants, as its console shows it.
             headroom: Part of each limit that is left free, where the limit has none of its own.
+            jitter: Seconds by which the ways of two requests to the provider may differ. Over so
+                much more than its window is a limit of some seconds kept.
 
         Raises:
             ConfigurationError: If there is no limit, or one on what the provider does not count.
@@ -143,11 +151,14 @@ class ProviderProfile:
                 f"a quota of {self.name} has no limits; give those that your account has. "
                 "A model's name does not tell them."
             )
+        if not 0 <= jitter < float("inf"):
+            raise ConfigurationError(f"jitter is {jitter!r}; expected seconds, at least 0.")
         for limit in limits:
             self._check_dimension(limit.dimension)
-        whole = [limit if limit.headroom else _with_headroom(limit, headroom) for limit in limits]
-        short = [each for limit in whole for each in self._short(limit)]
-        return BucketLimits((*whole, *short), self.policy)
+        short = [each for limit in limits for each in self._short(limit)]
+        return BucketLimits(
+            tuple(_with_margin(limit, headroom, jitter) for limit in (*limits, *short)), self.policy
+        )
 
     def _check_dimension(self, dimension: str) -> None:
         known = (*self.dimensions, *_HELD)
@@ -162,13 +173,18 @@ class ProviderProfile:
         if window is None or limit.kind not in ("ring", "bucket") or window >= limit.window:
             return []
         # A limit below one request for each of them lets one through all the same.
-        amount = max(1.0, limit.usable * window / limit.window)
+        amount = max(1.0, limit.amount * window / limit.window)
         return [QuotaLimit(limit.dimension, amount, window=window)]
 
 
-def _with_headroom(limit: QuotaLimit, headroom: float) -> QuotaLimit:
-    # Slots and streams are whole: of four, 5 % would be one.
-    return limit if limit.kind == "gauge" else replace(limit, headroom=headroom)
+def _with_margin(limit: QuotaLimit, headroom: float, jitter: float) -> QuotaLimit:
+    """Leave room for what arrives later, or closer together, than it was sent."""
+    if limit.kind == "gauge":
+        # Slots and streams are whole: of four, 5 % would be one.
+        return limit
+    if limit.kind != "calendar" and limit.window <= _SHORT:
+        return replace(limit, window=limit.window + jitter)
+    return limit if limit.headroom else replace(limit, headroom=headroom)
 
 
 def provider_profile(name: str) -> ProviderProfile:
