@@ -37,6 +37,8 @@ class RequestScope:
         deadline: Absolute time of the event loop's clock at which the request ends, or None.
         children: Records of the routers inside, in the order of their ends.
         tickets: What layers keep for the whole request, by layer; one mapping for the tree.
+        waits_together: A router further out waits for all candidates at once if all refuse: a
+            client that could make the request wait refuses it instead (see `admission`).
         is_ended: The attempt is over. A task left behind by it starts a request of its own.
     """
 
@@ -48,6 +50,7 @@ class RequestScope:
     deadline: float | None
     children: "list[RoutingAttempt]"
     tickets: dict[object, Any]
+    waits_together: bool
     is_ended: bool
     _closing_deadline: float | None
 
@@ -62,6 +65,7 @@ class RequestScope:
         "parent",
         "request_id",
         "tickets",
+        "waits_together",
     )
 
     def enter(self) -> Token["RequestScope | None"]:

@@ -44,6 +44,7 @@ LAYERS: list[dict[str, set[str]]] = [
             "_stream_layers",
             "_stream_source",
             "_stream_state",
+            "admission",
             "client",
             "scope",
             "stream",

@@ -22,6 +22,7 @@ SNAPSHOT = Path(__file__).parent / "public_api.txt"
 #: Where users import from, besides the adapters' and policies' own modules.
 PUBLIC = [
     "chatrouting",
+    "chatrouting.admission",
     "chatrouting.errors",
     "chatrouting.semantic",
     "chatrouting.stream",

@@ -34,6 +34,7 @@ from chatrouting.routing._settings import CallSettings
 from chatrouting.routing._time_limits import (
     limit_before_commit,
 )
+from chatrouting.routing._waiting import JointWait, queue_of
 from chatrouting.routing.context import RoutingContext, Target
 from chatrouting.scope import check_depth, closing_deadline, current_scope, leave
 
@@ -63,12 +64,16 @@ class RouterCall:
         own_deadline: The same, where this router is the one to enforce it: the outermost.
         tickets: One mapping for the whole tree of routers.
         caller_error: What the caller was handling when it called.
+        waits_together: This router, or one around it, waits for all candidates at once.
     """
 
     __slots__ = (
         "_baseline",
         "_counted",
         "_has_failed",
+        "_is_exhausted",
+        "_refused",
+        "_wait",
         "attempt",
         "call_id",
         "caller_error",
@@ -79,6 +84,7 @@ class RouterCall:
         "parent",
         "settings",
         "tickets",
+        "waits_together",
     )
 
     def __init__(self, settings: CallSettings, context: RoutingContext) -> None:
@@ -87,6 +93,9 @@ class RouterCall:
         self._baseline = 0
         self._counted = 0
         self._has_failed = False
+        self._is_exhausted = False  # the policy has said that it has nothing left to select
+        self._refused: tuple[Target, ...] = ()
+        self._wait: JointWait | None = None
         self.number = 0
         self.attempt: RunningAttempt | None = None
 
@@ -111,7 +120,9 @@ class RouterCall:
                 self._baseline = await _cancellation.cancel_baseline()
             while True:
                 target = settings.take(context) if settings.take else await self._select()
-                client, route, messages, options = target or self._nothing_left()
+                if target is None:
+                    target = await self._wait_or_end()
+                client, route, messages, options = target
                 self.number += 1
                 self.attempt = attempt = RunningAttempt(self, client, route)
                 token = attempt.enter()
@@ -133,7 +144,7 @@ class RouterCall:
                 finally:
                     leave(token)
                 try:
-                    await self._fail_or_go_on(attempt, failed_with)
+                    await self._fail_or_go_on(attempt, target, failed_with)
                 finally:
                     del failed_with  # else the exception and this frame keep each other alive
                 # Between two attempts a cancellation gets its chance.
@@ -155,6 +166,8 @@ class RouterCall:
         finally:
             if self._has_failed:
                 self.release(None)
+            if self._wait is not None:
+                self._wait.leave()
         return result
 
     def _begin(self) -> None:
@@ -176,11 +189,16 @@ class RouterCall:
             context.parent = parent.context
             self.ends_at = parent.deadline
             self.tickets = parent.tickets
+        self.waits_together = self.settings.failover is not None or (
+            parent is not None and parent.waits_together
+        )
         if self.ends_at is not None:
             context.deadline = self.ends_at
 
     async def _end_failed(self, error: BaseException) -> Never:
         """Tell of the end of a request that raises, and raise."""
+        if self._wait is not None:
+            self._wait.leave()
         if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
             raise error
         try:
@@ -223,7 +241,9 @@ class RouterCall:
             error = expired.caused(limit[1]())
         raise error
 
-    async def _fail_or_go_on(self, attempt: RunningAttempt, error: BaseException) -> None:
+    async def _fail_or_go_on(
+        self, attempt: RunningAttempt, target: Target, error: BaseException
+    ) -> None:
         """Record and report a failed attempt; return if another client may be selected."""
         if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
             raise error
@@ -232,6 +252,8 @@ class RouterCall:
         outcome = self._outcome(error)
         record = attempt.record(outcome, error)
         self.context.add(record)
+        if outcome is AttemptOutcome.REFUSED_LOCALLY:
+            self._refused += (target,)
         goes_on = self._goes_on(record)
         if outcome is AttemptOutcome.CANCELLED:
             await self._shielded(
@@ -286,7 +308,8 @@ class RouterCall:
             return False
         asked = failover.should_failover if verdict is Verdict.ASK else None
         try:
-            return failover.may_select_again(self.context) and (
+            self._is_exhausted = not failover.may_select_again(self.context)
+            return (not self._is_exhausted or self._may_wait()) and (
                 asked is None or reporting.as_answer(asked(self.context, record))
             )
         except Exception as policy_error:  # noqa: BLE001  # the attempt's error is raised instead
@@ -303,6 +326,8 @@ class RouterCall:
         return chosen
 
     async def _select(self) -> Target | None:
+        if self._is_exhausted:
+            return None
         settings, context = self.settings, self.context
         try:
             selecting = settings.select(context)
@@ -313,7 +338,21 @@ class RouterCall:
                 with_cause(error, previous.exception)
             raise
 
-    def _nothing_left(self) -> Never:
+    def _may_wait(self) -> bool:
+        """Say whether all candidates have refused, and there is one that could be waited for."""
+        if len(self._refused) < self.number or self._wait is not None:
+            return False
+        if self.parent is not None and self.parent.waits_together:
+            return False
+        return any(queue_of(client) is not None for client, *_ in self._refused)
+
+    async def _wait_or_end(self) -> Target:
+        """Wait for whoever has refused; with nobody to wait for, raise what the request raises."""
+        if self.settings.failover is not None and self.number and self._may_wait():
+            self._wait = JointWait(self._refused, self.tickets)
+            granted = await self._wait.granted(self.own_deadline, self._baseline)
+            if granted is not None:
+                return granted
         if self.number:
             raise self._final_error(None)
         raise NoClientSelectedError(

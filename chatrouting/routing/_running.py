@@ -59,6 +59,7 @@ class RunningAttempt(RequestScope):
         self.deadline = call.ends_at
         self.children = []
         self.tickets = call.tickets
+        self.waits_together = call.waits_together
         self.is_ended = False
         self._closing_deadline = None
         self.stream: ResponseStream | None = None

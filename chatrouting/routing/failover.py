@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from typing_extensions import override
 
+from chatrouting.admission import Offer, QueuePlace
 from chatrouting.errors import ConfigurationError
-from chatrouting.options import check_count, check_timeout
+from chatrouting.messages import ChatMessage
+from chatrouting.options import ChatOptions, check_count, check_timeout
 from chatrouting.routing._routes import RoutesInput
 from chatrouting.routing._settings import (
     CommitOn,
@@ -15,6 +18,7 @@ from chatrouting.routing._settings import (
     Selector,
     ShouldFailover,
 )
+from chatrouting.routing._waiting import enter_queues
 from chatrouting.routing.context import RoutingContext
 from chatrouting.routing.router import RoutingChatClient
 
@@ -101,6 +105,23 @@ class FailoverChatClient(RoutingChatClient):
     def maximum_attempts_per_request(self) -> int | None:
         """The limit given at construction."""
         return self._failover.maximum_attempts
+
+    def enter_queue(
+        self,
+        messages: tuple[ChatMessage, ...],
+        options: ChatOptions,
+        tickets: dict[object, Any],
+        offer: Offer,
+    ) -> QueuePlace | None:
+        """Enter the queues of all routes that have one; see `chatrouting.admission`.
+
+        Args:
+            messages: Of the request.
+            options: Of the request.
+            tickets: The request's.
+            offer: Called when a route could answer now.
+        """
+        return enter_queues(self._routes.clients, messages, options, tickets, offer)
 
     def may_select_again(self, context: RoutingContext) -> bool:  # noqa: ARG002  # for overrides
         """Say whether the policy has anything left to select, so that hooks know the last attempt.
