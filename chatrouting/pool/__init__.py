@@ -11,9 +11,11 @@ from chatrouting.pool.affinity import stable_prefix
 from chatrouting.pool.clients import PooledChatClient
 from chatrouting.pool.diagnostics import Diagnostics, Discovery, Finding
 from chatrouting.pool.discovery import discover, discover_models, env_name
+from chatrouting.pool.embeddings import PooledEmbeddingGenerator
 from chatrouting.pool.endpoint import ApiKey, Endpoint, EndpointMode, Identity
 from chatrouting.pool.events import EndpointState, EndpointStatus, PoolEvent, PoolEventKind
 from chatrouting.pool.faults import Fault, Verdict
+from chatrouting.pool.images import PooledImageClient
 from chatrouting.pool.member import Cooling, Ticket
 from chatrouting.pool.members import endpoint_of
 from chatrouting.pool.policy import PoolPolicy
@@ -37,6 +39,8 @@ __all__ = [
     "PoolEventKind",
     "PoolPolicy",
     "PooledChatClient",
+    "PooledEmbeddingGenerator",
+    "PooledImageClient",
     "Ticket",
     "Verdict",
     "discover",

@@ -4,8 +4,10 @@ Shared by the clients of all kinds, so that they treat members and time in one w
 means for a member the pool says; here is what it means for the request.
 """
 
+import logging
 import math
-from collections.abc import Mapping
+import random
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, final
 
 import anyio
@@ -15,6 +17,9 @@ from chatrouting.pool.endpoint import Endpoint
 from chatrouting.pool.faults import Fault, Verdict
 from chatrouting.pool.member import Cooling, Ticket
 from chatrouting.pool.pool import EndpointPool
+
+#: What a pool of one does; of larger ones the pool's own logger tells.
+logger = logging.getLogger("chatrouting.retry")
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -36,6 +41,8 @@ class PooledRequest:
         "_is_retry",
         "_left_out",
         "_names",
+        "_rng",
+        "_sleep",
         "ends",
         "failures",
         "is_single",
@@ -44,17 +51,28 @@ class PooledRequest:
         "ticket",
     )
 
-    def __init__(self, pool: EndpointPool[Any], names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        pool: EndpointPool[Any],
+        names: Mapping[str, str],
+        *,
+        rng: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
         """Begin now; the budget of time counts from here.
 
         Args:
             pool: The pool.
             names: What to call the endpoints that may be asked, by their ids. One that joins the
                 pool later is not asked.
+            rng: Returns random numbers in 0..1, for the waits of a pool of one.
+            sleep: Waits for a number of seconds there.
         """
         budget = pool.policy.total_budget
         self.pool = pool
         self._names = names
+        self._rng = rng
+        self._sleep = sleep
         self.ends = math.inf if budget is None else anyio.current_time() + budget
         self.ticket: Ticket | None = None
         self.failures = 0
@@ -64,7 +82,7 @@ class PooledRequest:
         self._is_retry = False
 
     def pick(self, *, key: str | None = None, tokens: int | None = None) -> str | None:
-        """Choose a member that is ready; None if it takes a wait, or nobody is left.
+        """Choose a member at once; None if it takes a wait, or nobody is left.
 
         Args:
             key: For affinity.
@@ -73,7 +91,7 @@ class PooledRequest:
         Raises:
             NoEndpointAvailableError: If no member may be asked at all.
         """
-        while True:
+        while not self.pause:
             try:
                 found = self.pool.pick(
                     affinity_key=key, exclude=self._left_out, tokens=tokens, is_retry=self._is_retry
@@ -87,6 +105,7 @@ class PooledRequest:
             name = self._hold(found)
             if name is not None:
                 return name
+        return None
 
     async def acquire(
         self, *, key: str | None = None, tokens: int | None = None, deadline: float = math.inf
@@ -104,6 +123,10 @@ class PooledRequest:
         Raises:
             NoEndpointAvailableError: If nothing was tried before.
         """
+        if self.pause:
+            pause, self.pause = self.pause, 0.0
+            logger.info("retry.wait pool=%s seconds=%.3f", self.pool.name, pause)
+            await self._sleep(pause)
         while True:
             ends = min(self.ends, deadline, anyio.current_effective_deadline())
             try:
@@ -131,6 +154,13 @@ class PooledRequest:
             return None
         self._is_retry = True
         return name
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Whom the running attempt asks."""
+        if self.ticket is None:
+            raise RuntimeError("no attempt runs")
+        return self.ticket.endpoint
 
     def ends_attempt(self, endpoint: Endpoint) -> float:
         """Return when an attempt that begins now has taken too long, by the event loop's clock."""
@@ -176,13 +206,23 @@ class PooledRequest:
             self.pool.released(self.ticket)
             self.ticket = None
 
-    def may_try_again(self, *, failures: int) -> bool:
-        """Say whether attempts and time are left after so many failures."""
-        if self.is_single:
-            limit: int | None = self.pool.preferred.max_retries + 1
-        else:
-            limit = self.pool.policy.attempts_for(len(self.pool.endpoints))
-        return (limit is None or failures < limit) and not self.is_over_budget
+    def may_try_again(self, failures: int, hint: float | None, deadline: float = math.inf) -> bool:
+        """Say whether attempts and time are left; in a pool of one, set the wait before the next.
+
+        Args:
+            failures: How many there were.
+            hint: What the provider asked to wait, in seconds.
+            deadline: When the request ends anyway, by the event loop's clock.
+        """
+        policy = self.pool.policy
+        if not self.is_single:
+            limit = policy.attempts_for(len(self.pool.endpoints))
+            return (limit is None or failures < limit) and not self.is_over_budget
+        if failures > self.pool.preferred.max_retries:
+            return False
+        self.pause = policy.backoff.delay(failures, self._rng(), hint)
+        ends = min(self.ends, deadline, anyio.current_effective_deadline())
+        return anyio.current_time() + self.pause < ends
 
     def moves_on(self, error: BaseException) -> bool:
         """Say whether another member may do better after this error."""

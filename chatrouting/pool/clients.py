@@ -8,7 +8,6 @@ Attempts, streams and nesting are those of every router; the pool learns of each
 whom to ask, and whether to wait.
 """
 
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -34,9 +33,6 @@ from chatrouting.routing._settings import CommitOn, Listener, ShouldFailover
 from chatrouting.routing.context import RoutingContext, Selected
 from chatrouting.routing.failover import FailoverChatClient
 from chatrouting.stream import ResponseStream
-
-#: What a pool of one does; of larger ones the pool's own logger tells.
-logger = logging.getLogger("chatrouting.retry")
 
 #: The name of a route must not be empty, which the id of a bare endpoint may be.
 BARE_ROUTE: Final = "bare"
@@ -191,15 +187,10 @@ class PooledChatClient(FailoverChatClient):
         attempt = context.previous_attempt
         if attempt is None or attempt.outcome is _REFUSED:
             return not request.is_single
-        failures = request.failures + 1  # this one is told afterwards
-        if not request.may_try_again(failures=failures):
-            return False
-        if not request.is_single:
-            return True
         hint = None if attempt.failure is None else attempt.failure.retry_after
-        request.pause = self._pool.policy.backoff.delay(failures, self._rng(), hint)
-        ends = min(request.ends, context.deadline, anyio.current_effective_deadline())
-        return anyio.current_time() + request.pause < ends
+        # The failure of this attempt is told to the request afterwards.
+        failures = request.failures + 1
+        return request.may_try_again(failures, hint, context.deadline)
 
     def _moves_on(self, context: RoutingContext, attempt: RoutingAttempt) -> bool:
         request: PooledRequest = context.state[REQUEST]
@@ -214,22 +205,14 @@ class PooledChatClient(FailoverChatClient):
         """Choose a route; without waiting where a member is ready."""
         request: PooledRequest | None = context.state.get(REQUEST)
         if request is None:
-            request = context.state[REQUEST] = PooledRequest(self._pool, self._names)
+            request = context.state[REQUEST] = PooledRequest(
+                self._pool, self._names, rng=self._rng, sleep=self._sleep
+            )
         key, tokens = self._facts(context)
-        if not request.pause:
-            route = request.pick(key=key, tokens=tokens)
-            if route is not None:
-                return route
-        return self._wait(context, request, key, tokens)
-
-    async def _wait(
-        self, context: RoutingContext, request: PooledRequest, key: str | None, tokens: int | None
-    ) -> str | None:
-        if request.pause:
-            pause, request.pause = request.pause, 0.0
-            logger.info("retry.wait pool=%s seconds=%.3f", self._pool.name, pause)
-            await self._sleep(pause)
-        return await request.acquire(key=key, tokens=tokens, deadline=context.deadline)
+        route = request.pick(key=key, tokens=tokens)
+        if route is not None:
+            return route
+        return request.acquire(key=key, tokens=tokens, deadline=context.deadline)
 
     def _facts(self, context: RoutingContext) -> tuple[str | None, int | None]:
         """Find out what the policy looks at: a key for affinity, and the size of the request."""
