@@ -6,12 +6,15 @@ anew without measuring anew, and saves what it draws into `docs/images/`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from PIL import Image
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 
@@ -21,9 +24,13 @@ INK: Final = "#333333"
 PALE: Final = "#d9d9d9"
 
 #: From here on a cell is so dark that its number must be light.
-_DARK: Final = 55.0
+_DARK: Final = 30.0
 #: A number below is written as a dot: it is there, and does not matter.
 _WRITTEN: Final = 0.5
+#: Names that a legend of one line has room for.
+_MOST_IN_A_LINE: Final = 5
+#: More than a picture with lines and letters needs.
+_MOST_COLOURS: Final = 256
 
 #: With more points than these a curve is drawn without them: they would only make it thick.
 _MOST_POINTS: Final = 10
@@ -114,22 +121,29 @@ def draw_curves(
             area.set_xlabel(x_label)
         for area in areas[:, 0]:
             area.set_ylabel(y_label)
-        figure.legend(
-            list(lines.values()), list(lines), loc="outside lower center", ncols=min(4, len(lines))
-        )
+        ncols = len(lines) if len(lines) <= _MOST_IN_A_LINE else -(-len(lines) // 2)
+        figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=ncols)
     return figure
 
 
 def draw_shares(
-    title: str, rows: Sequence[str], columns: Sequence[str], percent: Sequence[Sequence[float]]
+    title: str,
+    percent: Sequence[Sequence[float]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    x_label: str,
+    y_label: str,
 ) -> Figure:
     """Draw how much of each row is in which column, as numbers upon shades.
 
     Args:
         title: Above it.
+        percent: One line for each row, one number for each column.
         rows: Names.
         columns: Names.
-        percent: One line for each row, one number for each column.
+        x_label: What the columns are.
+        y_label: What the rows are.
     """
     with mpl.rc_context(dict(_LOOK) | {"axes.grid": False}):
         size = (1.9 + 0.52 * len(columns), 1.6 + 0.42 * len(rows))
@@ -141,11 +155,13 @@ def draw_shares(
         area.imshow(np.sqrt(values.clip(min=0) / 100), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         area.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
         area.set_yticks(range(len(rows)), rows)
+        area.set_xlabel(x_label)
+        area.set_ylabel(y_label)
         area.tick_params(length=0)
         area.spines[:].set_visible(False)
         for (row, column), value in np.ndenumerate(values):
-            text = f"{value:.0f}" if value >= _WRITTEN else "·"
-            colour = "white" if value >= _DARK else INK if value >= _WRITTEN else "#aaaaaa"
+            text = f"{value:.0f}" if value > _WRITTEN else "·"
+            colour = "white" if value >= _DARK else INK if value > _WRITTEN else "#aaaaaa"
             area.text(column, row, text, ha="center", va="center", color=colour)
     return figure
 
@@ -154,7 +170,10 @@ def save(figure: Figure, name: str) -> Path:
     """Write a picture into the documentation, as small as it gets; return where it is."""
     IMAGES.mkdir(exist_ok=True)
     path = IMAGES / f"{name}.png"
-    figure.savefig(path, pil_kwargs={"optimize": True}, metadata={"Software": None})
+    drawn = BytesIO()
+    figure.savefig(drawn)
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(_MOST_COLOURS).save(path, optimize=True)
     return path
 
 
@@ -195,8 +214,9 @@ def _draw_curve(area: Any, curve: Curve) -> Any:
             "linestyle": "none",
             "marker": "o",
             "markersize": 9,
+            "markeredgewidth": 1.5,
             "markerfacecolor": "none",
-            "zorder": 3,
+            "zorder": 5,
         }
     elif len(curve.x) > _MOST_POINTS:
         shape = {}
@@ -204,8 +224,17 @@ def _draw_curve(area: Any, curve: Curve) -> Any:
     (line,) = area.plot(curve.x, curve.y, color=curve.colour, label=curve.name, **shape, **width)
     for place, text in curve.labels.items():
         point = (curve.x[place], curve.y[place])
-        area.plot(*point, "o", color=curve.colour, markersize=5)
+        area.plot(*point, "o", color=curve.colour, markersize=6)
         area.annotate(
-            text, point, (5, 5), textcoords="offset points", color=curve.colour, fontsize=8
+            text,
+            point,
+            (-6, -5),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            color=curve.colour,
+            fontweight="bold",
+            path_effects=[withStroke(linewidth=3, foreground="white")],
+            zorder=6,
         )
     return line

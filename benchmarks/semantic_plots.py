@@ -18,6 +18,13 @@ Saved = Mapping[str, Any]
 RULES = dict(zip(("blend", "centroid", "sum", "max", "mean"), COLOURS, strict=False))
 #: The rules that semantic-router has.
 THEIRS = {"sum": "sum", "max": "max", "mean": "mean (its default)"}
+#: The rules whose threshold is moved.
+SWEPT = {
+    "blend": "blend (named: thresholds)",
+    "centroid": "centroid",
+    "max": "max",
+    "mean": "mean, as semantic-router",
+}
 #: Thresholds whose points are named.
 NAMED = (0.3, 0.4, 0.5, 0.6)
 #: In scope and right, out of scope and rejected: the targets of `semantic_accuracy.py`.
@@ -74,7 +81,7 @@ def thresholds(samples: Saved) -> None:
         labels = {at.index(value): f"{value}" for value in NAMED}
         curves = [
             Curve(
-                f"{rule}, one threshold",
+                SWEPT[rule],
                 moved[rule]["rejected"],
                 moved[rule]["in scope"],
                 colour,
@@ -82,17 +89,17 @@ def thresholds(samples: Saved) -> None:
                 labels=labels if rule == "blend" else {},
             )
             for rule, colour in RULES.items()
-            if rule in moved
+            if rule in SWEPT
         ]
         fitted = samples[f"{name}: out of scope"]
         x, y = ([statistics.mean(fitted[key])] for key in ("rejected", "in scope"))
         curves.append(Curve("blend, fitted thresholds", x, y, INK, is_rings=True))
-        panels.append(Panel(name, curves, x_range=(0, 100), y_range=(0, 100), wanted=WANTED))
+        panels.append(Panel(name, curves, x_range=(0, 100), y_range=(30, 90), wanted=WANTED))
     figure = draw_curves(
-        "In scope against out of scope, as the threshold moves, 20 examples a route",
+        "In scope against out of scope as the threshold moves, 20 examples a route",
         panels,
-        x_label="% of what belongs nowhere that goes to the default",
-        y_label="% of what belongs to a route that goes to it",
+        x_label="% of what belongs nowhere that went to the default",
+        y_label="% of what belongs to a route that went to it",
     )
     print(save(figure, "semantic-thresholds"))
 
@@ -102,10 +109,12 @@ def confusion(samples: Saved) -> None:
     for name, flow in _samples_of(samples, "where texts go").items():
         routes = [route.replace("_and_", " & ").replace("_", " ") for route in flow["routes"]]
         figure = draw_shares(
-            f"Where texts go: {name}, blend, 20 examples, fitted thresholds",
-            [*routes, "(no route)"],
-            [*routes, "default"],
+            f"Where texts go: {name}, % of each line",
             flow["percent"],
+            rows=[*routes, "none of them"],
+            columns=[*routes, "default"],
+            x_label="went to",
+            y_label="belongs to",
         )
         print(save(figure, "semantic-confusion"))
 
