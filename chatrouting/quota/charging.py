@@ -48,11 +48,12 @@ def admission_costs(policy: ChargePolicy, charges: Mapping[str, float]) -> dict[
     tokens = charges.get(INPUT_TOKENS, 0.0)
     if policy.cache_reads == "free":
         tokens = max(0.0, tokens - charges.get(CACHE_READ_TOKENS, 0.0))
-    output = 0.0
-    if policy.output_charge != "generated":
-        output = charges.get(OUTPUT_TOKENS, 0.0)
-        if policy.output_charge == "cap":
-            output = charges.get(OUTPUT_CAP, output)
+    output = charges.get(OUTPUT_TOKENS, 0.0)
+    if policy.output_charge == "cap":
+        output = charges.get(OUTPUT_CAP, output)
+    elif policy.output_charge == "generated":
+        # Not nothing: a bucket that is full must refuse also what is charged later.
+        output = min(1.0, output)
     costs[INPUT_TOKENS] = tokens
     costs[OUTPUT_TOKENS] = output
     costs[TOTAL_TOKENS] = tokens + output
@@ -113,9 +114,10 @@ def _output(
     output = actual.get(OUTPUT_TOKENS)
     if output is not None:
         return output
-    # Nothing was charged for what is generated; if nobody says how much, the estimate is.
-    is_owed = policy.output_charge == "generated" and not failed
-    return charges.get(OUTPUT_TOKENS, 0.0) if is_owed else charged[OUTPUT_TOKENS]
+    if policy.output_charge == "generated":
+        # Hardly anything has been charged; if nobody says how much it was, the estimate is.
+        return 0.0 if failed else charges.get(OUTPUT_TOKENS, 0.0)
+    return charged[OUTPUT_TOKENS]
 
 
 def known(actual: Mapping[str, float] | None) -> Mapping[str, float]:

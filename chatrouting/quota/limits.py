@@ -175,7 +175,7 @@ class ChargePolicy:
 
     Attributes:
         output_charge: What a request is charged for output when it is admitted: the output cap,
-            the estimate, or nothing, so that output counts when it has been generated.
+            the estimate, or one token, so that output counts when it has been generated.
         refund: Where the unused part goes: back to the moment of the charge, or nowhere, for a
             provider that counts its own estimate. More than was charged is always charged.
         cache_reads: Whether input read from a cache counts: always; never, not even in the

@@ -38,7 +38,7 @@ def tokens(costs):
     [
         ({}, (1000, 300, 1300)),
         ({"output_charge": "cap"}, (1000, 2000, 3000)),
-        ({"output_charge": "generated"}, (1000, 0, 1000)),
+        ({"output_charge": "generated"}, (1000, 1, 1001)),
         ({"cache_reads": "free"}, (600, 300, 900)),
         ({"cache_reads": "release_on_settle"}, (1000, 300, 1300)),
         ({"cache_reads": "free", "output_charge": "cap"}, (600, 2000, 2600)),
@@ -103,7 +103,7 @@ def test_what_nobody_reports_stays_as_it_was_estimated():
 
 
 def test_generated_output_that_nobody_reports_is_the_estimate():
-    """[quota R27] Nothing had been charged for it."""
+    """[quota R27] One token had been charged for it."""
     assert tokens(settlement({}, output_charge="generated")) == (1000, 300, 1300)
 
 

@@ -156,6 +156,17 @@ class TestAdmission:
         ledger.admit(path, {"output_tokens": 200, "output_cap": 4000}, 0.0)
         assert used(ledger, path, 0.0) == [200, 4000]
 
+    def test_a_full_bucket_refuses_also_what_is_charged_later(self):
+        """Where output counts as it is generated, next to nothing is charged before."""
+        limits = only(QuotaLimit("output_tokens", 1000), output_charge="generated")
+        ledger = ledger_of({Level.DEPLOYMENT: limits})
+        path = path_of(ledger, scope=SCOPE)
+        hold = ledger.admit(path, {"output_tokens": 300}, 0.0)
+        assert used(ledger, path, 0.0) == [1]
+        ledger.settle(hold, {"output_tokens": 1000}, 20.0)
+        denial = ledger.admit(path, {"output_tokens": 300}, 20.0)
+        assert denial.wait == pytest.approx(41.0, abs=1e-5)
+
     def test_a_clock_that_steps_back_and_forth_admits_no_more(self):
         """[BR-60] Eleven seconds back are no new window, and lock nobody out."""
         ledger = ledger_of({Level.TENANT: only(QuotaLimit("requests", 10))})
