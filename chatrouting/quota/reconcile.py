@@ -21,6 +21,7 @@ _TOLERANCE: Final = 0.01
 #: Windows for which a provider tells its limit for a minute without saying so, seconds.
 _UNITS: Final = (60.0, 10.0, 1.0)
 _UNIT_TOLERANCE: Final = 0.05
+_WINDOW_TOLERANCE: Final = 0.3
 #: A limit for a minute is what providers tell of; it is compared with nothing else.
 _MINUTE: Final = 60.0
 
@@ -160,8 +161,16 @@ def _place(reading: LimitReading, beliefs: Mapping[Place, Belief]) -> Place | No
     window = reading.window
     if window is None:
         window = _inferred(reading, beliefs)
-    place = Place(reading.dimension or "", window or 0.0)
-    return place if place in beliefs else None
+    if window is None:
+        return None
+    # A short window is kept a little longer than it is, for the jitter.
+    near = [
+        place
+        for place in beliefs
+        if place.dimension == reading.dimension
+        and _is_near(place.window, window, _WINDOW_TOLERANCE)
+    ]
+    return min(near, key=lambda place: abs(place.window - window), default=None)
 
 
 def _inferred(reading: LimitReading, beliefs: Mapping[Place, Belief]) -> float | None:

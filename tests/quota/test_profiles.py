@@ -1,6 +1,7 @@
 """How each provider counts."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,7 @@ NAMES = [
     "mistral",
     "self_hosted",
 ]
+PAGE = Path(__file__).parents[2] / "docs" / "quota-profiles.md"
 MESSAGES = as_messages("What is the capital of Latvia? " * 40)
 MAXIMUM = 64_000
 CAP = 500
@@ -234,3 +236,30 @@ def test_numbers_that_mean_nothing_are_refused(field, value):
 def test_the_numbers_of_a_profile_cannot_be_changed():
     with pytest.raises(TypeError):
         provider_profile("azure").short_windows[REQUESTS] = 1.0
+
+
+WORDS = {
+    "cap": "its cap",
+    "estimate": "its estimate",
+    "generated": "when it is written",
+    "origin_slot": "comes back",
+    "none": "is kept",
+    "count": "count",
+    "free": "are free",
+    "release_on_settle": "come back at the end",
+    "model_maximum": "the model's maximum",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_on_profiles_says_what_they_say(name):
+    """[quota R4] The table is what people read; the data is what counts."""
+    profile = provider_profile(name)
+    policy = profile.policy
+    counted = ", ".join(profile.dimensions).replace("_", " ") or "nothing"
+    unset = "the estimate" if profile.unset_cap == "estimate" else WORDS[profile.unset_cap]
+    rules = (policy.output_charge, policy.refund, policy.cache_reads, policy.failed_requests)
+    row = [f"`{name}`", counted, *(WORDS[rule] for rule in rules), unset]
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"| {' | '.join(row)} |" in page
+    assert f"| `{name}` | {', '.join(profile.scope_parts).replace('_', ' ')} |" in page

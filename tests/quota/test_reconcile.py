@@ -116,7 +116,7 @@ def test_a_limit_is_never_believed_to_be_above_the_configured_one():
 def test_a_limit_of_an_unknown_unit_is_told_by_its_ratio():
     """[quota R12] Azure's 20 of a deployment with 120 a minute are those of ten seconds."""
     azure = Reconciler(provider_profile("azure"), observations=1)
-    ten = Place(REQUESTS, 10.0)
+    ten = Place(REQUESTS, 10.1)  # as a profile keeps it, for the jitter
     beliefs = {MINUTE_OF_REQUESTS: Belief(120, 90), ten: Belief(20, 3)}
     reading = told(15, 20, dimension=REQUESTS, window=None)
     assert azure.observe([reading], beliefs, order=0) == (Correction(ten, 2, -2),)
