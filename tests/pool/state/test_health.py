@@ -18,6 +18,7 @@ from chatrouting.pool import (
     Endpoint,
     EndpointMode,
     EndpointStatus,
+    PoolEvent,
     PoolEventKind,
     PoolPolicy,
 )
@@ -240,6 +241,15 @@ def test_rests_are_exact_unless_jitter_is_asked_for(build):
         pool.fail("a", throttled(15))
     assert exact.rest("a") == 15
     assert 15 < spread.rest("a") <= 16.5
+
+
+def test_chance_shortens_no_rest_either(build):
+    """[pools B8]"""
+    heard: list[PoolEvent] = []
+    pool = build("a", "b", cooldown_jitter=0.5, on_event=heard.append)
+    pool.fail("a", *[throttled()] * 8)
+    seconds = [event.seconds for event in heard]
+    assert pool.rest("a") == max(seconds) > seconds[-1]
 
 
 # Reserved throughput.
