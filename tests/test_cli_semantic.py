@@ -1,6 +1,10 @@
 """`chatrouting semantic`: scores of a question, labelled queries, and files that cannot be used."""
 
+import contextlib
 import io
+import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -168,8 +172,46 @@ async def test_progress_goes_to_the_notes_and_is_removed_at_the_end(anyio_backen
     data = "label\ttext\n" + "code\tbroken\n" * 600
     await console.evaluate(write(ROUTES), write(data, "data.tsv"))
 
-    assert "256/600" in console.notes.getvalue()
+    assert "256/600 queries" in console.notes.getvalue()
+    assert "fitting thresholds" in console.notes.getvalue()
     assert console.notes.getvalue().endswith("\x1b[2K")
+
+
+@pytest.mark.timeout(60)
+def test_a_person_at_a_terminal_sees_a_bar_that_makes_way_for_the_results(write):
+    """The whole command in a pseudo-terminal of 80 columns, with the real encoder."""
+    routes = write(ROUTES)
+    data = write("label\ttext\n" + "code\tthere is a bug\n" * 600, "data.tsv")
+    shown = in_a_terminal("semantic", "evaluate", str(routes), str(data))
+
+    progress, _, results = shown.rpartition("\r\x1b[2K")
+    bars = re.findall(r"\[[#.]+\] \d+/\d+ queries", progress)
+    assert bars == [
+        "[........................] 0/600 queries",
+        "[##########..............] 256/600 queries",
+        "[####################....] 512/600 queries",
+    ]
+    assert "600 queries belong to a route" in shown
+    assert "#" not in results
+
+
+def in_a_terminal(*arguments: str) -> str:
+    """Run a command in a pseudo-terminal of its own; return all that it writes there."""
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+    command = [sys.executable, "-m", "chatrouting", *arguments]
+    outer, inner = pty.openpty()
+    termios.tcsetwinsize(inner, (40, 80))
+    with subprocess.Popen(
+        command, stdin=inner, stdout=inner, stderr=inner, env=os.environ | {"TERM": "xterm"}
+    ) as process:
+        os.close(inner)
+        pieces: list[bytes] = []
+        with contextlib.suppress(OSError):  # so Linux says that the other end is closed
+            while piece := os.read(outer, 65536):
+                pieces.append(piece)
+    os.close(outer)
+    assert process.returncode == 0, b"".join(pieces)
+    return b"".join(pieces).decode()
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,11 @@ async def evaluate(
                 "odd",
             )
             out.print("")
-        try:
-            fit = fit_thresholds(decisions, [query.label for query in queries])
-        except ConfigurationError as error:
-            out.prose(f"No thresholds are suggested: {error}")
-        else:
+        fit = _fit(queries, decisions, notes)
+        if isinstance(fit, ThresholdFit):
             _show_fit(fit, router, out)
+        else:
+            out.prose(f"No thresholds are suggested: {fit}")
     return 0
 
 
@@ -146,12 +145,24 @@ async def _decide(
         notes.status("embedding the utterances")
         await router.warm_up()
         for start in range(0, len(queries), _AT_ONCE):
-            notes.status(progress_bar(start, len(queries)))
+            notes.status(f"{progress_bar(start, len(queries))} queries")
             some = queries[start : start + _AT_ONCE]
             decisions += await router.explain_many(query.text for query in some)
     finally:
         notes.status("")
     return decisions
+
+
+def _fit(
+    queries: Sequence[LabelledQuery], decisions: Sequence[SemanticDecision], notes: Terminal
+) -> ThresholdFit | ConfigurationError:
+    notes.status("fitting thresholds")
+    try:
+        return fit_thresholds(decisions, [query.label for query in queries])
+    except ConfigurationError as error:  # too few queries of one sort
+        return error
+    finally:
+        notes.status("")
 
 
 def _show_accuracy(
