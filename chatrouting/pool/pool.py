@@ -172,10 +172,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The endpoints: by priority, within it the bare ones first, else as they were given."""
-        endpoints = self._core.table.endpoints
-        if self._only is None:
-            return endpoints
-        return tuple(each for each in endpoints if each.id == self._only)
+        table = self._core.table
+        return table.endpoints if self._only is None else table.only(self._only)
 
     @property
     def preferred(self) -> Endpoint:

@@ -74,10 +74,11 @@ def _in_proportion(policy: PoolPolicy, chance: Chance, *, by_weight: bool) -> Ch
             (member.share if by_weight else 1.0) * _ramp(member, now, policy) for member in ready
         ]
         point = chance() * sum(shares)
-        for member, reached in zip(ready, accumulate(shares), strict=True):
+        # The last one takes what is left, also of a sum that was rounded.
+        for member, reached in zip(ready[:-1], accumulate(shares), strict=False):
             if point < reached:
                 return member
-        return ready[-1]  # the sum was rounded down
+        return ready[-1]
 
     return choose
 

@@ -30,7 +30,7 @@ class Table:
         health: What follows from how it went.
     """
 
-    __slots__ = ("endpoints", "health", "members", "selection")
+    __slots__ = ("_ones", "endpoints", "health", "members", "selection")
 
     def __init__(
         self,
@@ -67,6 +67,14 @@ class Table:
         assign_shares(tiers)
         self.selection = Selection(tiers, policy, chance)
         self.health = Health(members, policy, chance, self.selection)
+        self._ones: dict[str, tuple[Endpoint, ...]] = {}
+
+    def only(self, endpoint_id: str) -> tuple[Endpoint, ...]:
+        """Return one endpoint alone, always the same object; empty if it has gone."""
+        if endpoint_id not in self._ones:
+            member = self.members.get(endpoint_id)
+            self._ones[endpoint_id] = () if member is None else (member.endpoint,)
+        return self._ones[endpoint_id]
 
 
 def _rank(endpoint: Endpoint) -> tuple[int, bool]:

@@ -99,6 +99,7 @@ def test_an_endpoint_without_a_key_is_pickled():
 def test_a_copy_has_the_key():
     endpoint = Endpoint("a", auth=ApiKey("sk-secret"))
     assert copy.copy(endpoint) == copy.deepcopy(endpoint) == endpoint
+    assert copy.copy(endpoint.auth) is endpoint.auth
 
 
 def test_keys_are_equal_by_value():

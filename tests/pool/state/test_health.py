@@ -171,6 +171,18 @@ def test_a_failure_lets_a_member_rest_five_seconds_and_counts_no_refusal(build):
     assert (state.ready_in, state.consecutive_429s, state.success_streak) == (5, 0, 0)
 
 
+def test_who_rests_is_left_out_at_once_and_asked_again_at_once_afterwards(build, clock):
+    """[BR-43]: one source of truth, read before every attempt."""
+    pool = build("a", Endpoint("b", priority=2))
+    asked = []
+    for _ in range(2):
+        ticket = pool.take()
+        asked.append(ticket.endpoint.id)
+        pool.failed(ticket, failed())
+    clock.advance(5)
+    assert [*asked, *pool.names(1)] == ["a", "b", "a"]
+
+
 def test_a_failure_does_not_shorten_a_longer_rest(build):
     """[pools 41]"""
     pool = build("a", "b")

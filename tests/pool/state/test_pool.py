@@ -12,6 +12,7 @@ from chatrouting.errors import (
     AuthenticationError,
     ClientClosedError,
     ConfigurationError,
+    NoEndpointAvailableError,
     RateLimitError,
 )
 from chatrouting.pool import ApiKey, Cooling, Endpoint, EndpointPool, PoolPolicy, Ticket
@@ -199,6 +200,16 @@ def test_a_pinned_view_has_one_member_and_the_same_state(build):
     pool.fail("b", RateLimitError("slow down", status_code=429, retry_after=7))
     assert view.cooling().wait == 7
     assert [state.id for state in view.snapshot()] == ["b"]
+    assert view.endpoints is view.endpoints
+
+
+def test_a_pinned_view_of_an_endpoint_that_has_gone_is_empty(build):
+    pool = build("a", "b")
+    view = pool.pinned("b")
+    pool.replace_endpoints([Endpoint("a"), Endpoint("c")])
+    assert (view.endpoints, view.snapshot()) == ((), ())
+    with pytest.raises(NoEndpointAvailableError, match="endpoints allowed: 'b'"):
+        view.pick()
 
 
 async def test_closing_a_pinned_view_closes_nothing(anyio_backend):
