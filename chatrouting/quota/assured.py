@@ -48,9 +48,9 @@ class _Rate:
         self.limit = limit
         self.portions = portions
         self.levels = Levels(portions, now)
-        bursts = sum(each.burst for each in portions.values())
+        self._bursts = sum(each.burst for each in portions.values())
         rates = sum(each.rate for each in portions.values())
-        self.timeline = Timeline(limit, bursts, rates) if limit.kind == "ring" else None
+        self.timeline = Timeline(limit, self._bursts, rates) if limit.kind == "ring" else None
 
     def assured(self, tenant: str, now: float) -> float:
         return max(0.0, self.levels.level(tenant, now))
@@ -70,9 +70,10 @@ class _Rate:
             return 0.0
         return self.timeline.borrowable_at(amount, now) - now
 
-    def to_keep_free(self, now: float) -> float:
-        # Of what is not paced the timeline takes care, to the future as well.
-        return 0.0 if self.limit.burst is None else self.levels.total(now)
+    def to_keep_free(self, now: float, *, is_later: bool) -> float:
+        if self.limit.burst is None:
+            return 0.0  # the timeline takes care of what is not paced
+        return self._bursts if is_later else self.levels.total(now)
 
     def take(self, tenant: str | None, amount: float, now: float) -> None:
         if tenant is not None:
@@ -129,7 +130,7 @@ class _Gauge:
     def lent_in(self, amount: float, now: float) -> float:  # noqa: ARG002  # as of `_Rate`
         return 0.0
 
-    def to_keep_free(self, now: float) -> float:  # noqa: ARG002  # as of `_Rate`
+    def to_keep_free(self, now: float, *, is_later: bool) -> float:  # noqa: ARG002  # as of `_Rate`
         return max(0.0, self._free)
 
     def take(self, tenant: str | None, amount: float, now: float) -> None:
@@ -195,11 +196,22 @@ class AssuredShares:
         return max((each.lent_in(part, now) for each, part in parts if part > 0), default=0.0)
 
     def to_ask_for(
-        self, tenant: str | None, charges: Mapping[str, float], now: float
+        self,
+        tenant: str | None,
+        charges: Mapping[str, float],
+        now: float,
+        *,
+        is_later: bool = False,
     ) -> dict[str, float]:
         """Return what the deployment must have room for, so that guarantees keep theirs.
 
         It is more than the charges where the deployment paces, or has slots that are kept free.
+
+        Args:
+            tenant: See the class.
+            charges: Of the request, by dimension.
+            now: The time.
+            is_later: As if all levels were full: by the time that there is room they may be.
         """
         asked = dict(charges)
         for each in self._all():
@@ -208,7 +220,7 @@ class AssuredShares:
             if borrowed > 0:
                 # Its own level is spent by it, and need not be kept any more.
                 own = charges[dimension] - borrowed
-                kept = max(0.0, each.to_keep_free(now) - own)
+                kept = max(0.0, each.to_keep_free(now, is_later=is_later) - own)
                 asked[dimension] = max(asked[dimension], charges[dimension] + kept)
         return asked
 

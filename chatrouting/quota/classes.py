@@ -38,6 +38,8 @@ class TrafficClass:
         max_queue_items: Requests that may wait at one deployment; 0 turns queueing off.
         max_queue_tokens: Sum of the tokens that those ask for; None: no limit.
         max_wait: Longest wait, seconds. A request that will wait longer is refused at once.
+        may_use_guarantee: It may use its tenant's guarantee; False for what shall only use what is
+            left.
         may_borrow: It may use capacity beyond its tenant's guarantee.
         borrowed_max_stream: Longest stream, seconds, of a request on borrowed capacity; None: no
             limit.
@@ -55,6 +57,7 @@ class TrafficClass:
     max_queue_items: int = 100
     max_queue_tokens: int | None = None
     max_wait: float = 10.0
+    may_use_guarantee: bool = True
     may_borrow: bool = True
     borrowed_max_stream: float | None = None
     is_preemptible: bool = False
@@ -133,6 +136,7 @@ BATCH: Final = TrafficClass(
     weight=1.0,
     max_queue_items=10_000,
     max_wait=600.0,
+    may_use_guarantee=False,
     borrowed_max_stream=120.0,
     is_preemptible=True,
     on_pressure=(Pressure.QUEUE,),
@@ -144,6 +148,7 @@ BACKFILL: Final = TrafficClass(
     weight=0.25,
     max_queue_items=10_000,
     max_wait=3600.0,
+    may_use_guarantee=False,
     borrowed_max_stream=120.0,
     is_preemptible=True,
     on_pressure=(Pressure.QUEUE,),

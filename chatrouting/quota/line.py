@@ -256,6 +256,10 @@ class WaitingLine(Generic[W]):
             heapq.heappop(self._parked)
         return self._parked[0][0] if self._parked else math.inf
 
+    def places(self) -> Iterable[Hashable]:
+        """Return the places at which somebody waits for something."""
+        return self._parked_at.keys()
+
     def counts(self) -> dict[str, int]:
         """Count the requests that wait, by class."""
         return {name: group.items for name, group in self._groups.items() if group.items}

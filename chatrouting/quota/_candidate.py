@@ -1,0 +1,91 @@
+"""A request at one deployment, as the governor sees it while it decides. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from chatrouting.quota._waiters import Waiter
+from chatrouting.quota.assured import Funding
+from chatrouting.quota.decisions import BucketLevel, FundingKind, Limiter
+from chatrouting.quota.deployments import QuotaDeployment
+from chatrouting.quota.ledger import Denial, Hold
+from chatrouting.quota.limits import BucketKey
+from chatrouting.quota.line import Waiting
+from chatrouting.quota.quote import Quote
+from chatrouting.quota.ticket import AdmissionTicket
+
+
+class Grant(NamedTuple):
+    """What an admitted request holds.
+
+    Attributes:
+        own: In the buckets of its principal and model profile; empty if its ticket has paid.
+        at_scope: In the deployment's; None if that is only watched, and has no room.
+        funding: What pays for it there; None if nobody has a guarantee there.
+        kind: The same, for records.
+        unenforced: What a limit that is only watched would have said; None if it had room.
+        before: What the windows counted before, if that is kept.
+    """
+
+    own: tuple[Hold, ...]
+    at_scope: Hold | None
+    funding: Funding | None
+    kind: FundingKind
+    unenforced: Denial | None
+    before: tuple[BucketLevel, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request does not fit.
+
+    Attributes:
+        limiter: What binds.
+        wait: Seconds until it fits if nothing else happens; infinity if that cannot be told.
+        key: The bucket that binds; None if it is no bucket's limit.
+        is_too_large: It never fits.
+        is_slot: It waits for something that is held, and not for time to pass.
+    """
+
+    limiter: Limiter
+    wait: float
+    key: BucketKey | None = None
+    is_too_large: bool = False
+    is_slot: bool = False
+
+
+@final
+@dataclass(eq=False, slots=True, kw_only=True)
+class Candidate(Waiting):
+    """One request at one deployment.
+
+    Attributes:
+        deployment: Where it would go.
+        quote: What it will probably need.
+        charges: The same, as the deployment's bucket reads it.
+        own_charges: The same, as the principal's buckets do.
+        costs: What the deployment charges for it.
+        own_keys: The principal's buckets, and the model profile's.
+        watched_keys: Those of them that are only watched.
+        ticket: The request that it is part of.
+        max_output_tokens: A lower cap than its own; None if that stays.
+        grant: What it was given while it stood in the line.
+        waiter: Who is told of that; None if nobody waits.
+        refusal: Why it did not fit when it was looked at last.
+        has_reclaimed: It has asked for a slot back.
+    """
+
+    deployment: QuotaDeployment
+    quote: Quote
+    charges: Mapping[str, float]
+    own_charges: Mapping[str, float]
+    costs: Mapping[str, float]
+    own_keys: tuple[BucketKey, ...]
+    watched_keys: tuple[BucketKey, ...]
+    ticket: AdmissionTicket
+    max_output_tokens: int | None = None
+    grant: Grant | None = None
+    waiter: Waiter | None = None
+    refusal: Refusal | None = None
+    has_reclaimed: bool = False

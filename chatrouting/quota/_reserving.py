@@ -1,0 +1,177 @@
+"""Reserving: at once, or after a wait in one line or in several.
+
+The only file of the governor that awaits anything, and never under the lock.
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+from chatrouting.quota._candidate import Candidate
+from chatrouting.quota._core import GovernorCore
+from chatrouting.quota._deciding import Deciding
+from chatrouting.quota._waiters import Waiter
+from chatrouting.quota.classes import Pressure
+from chatrouting.quota.decisions import Decision, DenialReason
+from chatrouting.quota.quote import Quote
+from chatrouting.quota.reservation import Reservation
+from chatrouting.quota.ticket import AdmissionTicket
+
+
+@final
+class Reserving:
+    """Turns quotes into reservations."""
+
+    def __init__(self, core: GovernorCore, deciding: Deciding) -> None:
+        self._core = core
+        self._deciding = deciding
+
+    def try_now(self, quote: Quote, ticket: AdmissionTicket) -> Reservation | Decision:
+        """Reserve without waiting; return the denial if there is no room."""
+        with self._core.lock:
+            now = self._core.clock()
+            candidates = [self._deciding.candidate(quote, ticket)]
+            found = self._at_once(candidates, now)
+            if found is None and candidates[0].traffic.on_pressure[:1] == (Pressure.DOWNGRADE,):
+                found = self._with_less(candidates, now)
+            if found is not None:
+                return found
+            return self._deciding.deny(candidates, None, since=now, now=now)
+
+    async def reserve(
+        self,
+        quotes: Sequence[Quote],
+        ticket: AdmissionTicket,
+        *,
+        max_wait: float | None,
+        time_left: float | None,
+        can_reroute: bool,
+    ) -> Reservation | Decision:
+        """Reserve at one of several deployments, and wait for that if the class allows it."""
+        with self._core.lock:
+            since = self._core.clock()
+            candidates = [self._deciding.candidate(each, ticket) for each in quotes]
+            found = self._at_once(candidates, since)
+            if found is not None:
+                return found
+            steps = _steps(candidates, can_reroute=can_reroute)
+            lower_first = steps[:1] == [Pressure.DOWNGRADE]
+            found = self._with_less(candidates, since) if lower_first else None
+            queueing, reason = list[Candidate](), None
+            if found is None and Pressure.QUEUE in steps:
+                queueing, reason = self._may_queue(candidates, max_wait, time_left, since)
+            if found is None and not queueing and Pressure.DOWNGRADE in steps:
+                found = self._with_less(candidates, since)
+            if found is not None:
+                return found
+            if not queueing:
+                return self._deciding.deny(candidates, reason, since=since, now=since)
+        return await self._wait(queueing, since, since + _longest(queueing, max_wait, time_left))
+
+    async def _wait(
+        self, candidates: Sequence[Candidate], since: float, until: float
+    ) -> Reservation | Decision:
+        """Wait in all lines at once; the first grant wins, and the others are left before."""
+        waiter = Waiter(tuple(candidates))
+        try:
+            self._join(waiter)
+            while True:
+                found = self._look(waiter, since, until)
+                if found is not None:
+                    return found
+                await waiter.wait(until, self._core.clock())
+        except BaseException:
+            # Also after a grant that came too late: whoever is cancelled has taken nothing.
+            self._abandon(waiter, since)
+            raise
+
+    def _join(self, waiter: Waiter) -> None:
+        core = self._core
+        with core.lock:
+            now = core.clock()
+            for candidate in waiter.candidates:
+                candidate.waiter = waiter
+                core.join(candidate, now)
+            for candidate in waiter.candidates:
+                core.dispatch(core.room(candidate.deployment), now)
+
+    def _look(self, waiter: Waiter, since: float, until: float) -> Reservation | Decision | None:
+        """Do what is due; return how the wait ended, None if it goes on."""
+        core = self._core
+        with core.lock:
+            now = core.clock()
+            for room in [each for each in core.rooms.values() if each.leader is waiter]:
+                if room.next_start <= now:
+                    core.renew(room, now)
+                    core.dispatch(room, now)
+            if waiter.grant is not None:
+                candidate, grant = waiter.grant
+                reservation = self._deciding.accept(
+                    candidate, grant, since=since, has_queued=True, now=now
+                )
+                waiter.grant = None
+                return reservation
+            if now >= until:
+                core.withdraw(waiter.candidates, now)
+                return self._deciding.deny(
+                    waiter.candidates, DenialReason.QUEUE_TIMEOUT, since=since, now=now
+                )
+            waiter.rest()
+            return None
+
+    def _abandon(self, waiter: Waiter, since: float) -> None:
+        core = self._core
+        with core.lock:
+            now = core.clock()
+            core.withdraw(waiter.candidates, now)
+            if waiter.grant is not None:
+                candidate, grant = waiter.grant
+                waiter.grant = None
+                room = core.room(candidate.deployment)
+                room.undo(grant, now)
+                core.dispatch(room, now)
+            core.complete(self._deciding.cancelled(waiter.candidates[0], since=since, now=now))
+        core.tell()
+
+    def _at_once(self, candidates: Sequence[Candidate], now: float) -> Reservation | None:
+        for candidate in candidates:
+            grant = self._deciding.try_now(candidate, now)
+            if grant is not None:
+                return self._deciding.accept(candidate, grant, since=now, has_queued=False, now=now)
+        return None
+
+    def _with_less(self, candidates: Sequence[Candidate], now: float) -> Reservation | None:
+        lower = (self._deciding.downgraded(candidate) for candidate in candidates)
+        return self._at_once([each for each in lower if each is not None], now)
+
+    def _may_queue(
+        self,
+        candidates: Sequence[Candidate],
+        max_wait: float | None,
+        time_left: float | None,
+        now: float,
+    ) -> tuple[list[Candidate], DenialReason | None]:
+        """Return those that may wait; if there are none, why."""
+        reasons = [
+            self._deciding.reason_not_to_queue(each, max_wait, time_left, now)
+            for each in candidates
+        ]
+        may = [each for each, reason in zip(candidates, reasons, strict=True) if reason is None]
+        return may, None if may else reasons[0]
+
+
+def _longest(
+    candidates: Sequence[Candidate], max_wait: float | None, time_left: float | None
+) -> float:
+    limits = (candidates[0].traffic.max_wait, max_wait, time_left)
+    return min(limit for limit in limits if limit is not None)
+
+
+def _steps(candidates: Sequence[Candidate], *, can_reroute: bool) -> list[Pressure]:
+    """Return what may be tried here, in order.
+
+    What stands behind a reroute that is possible is for the next deployment.
+    """
+    steps = list(candidates[0].traffic.on_pressure)
+    if can_reroute and Pressure.REROUTE in steps:
+        return steps[: steps.index(Pressure.REROUTE)]
+    return [step for step in steps if step is not Pressure.REROUTE]

@@ -1,0 +1,258 @@
+"""One provider's quota while it is used: its bucket, its guarantees, and those who wait for it.
+
+Deployments of one scope share it. It answers the questions of `dispatch`: what fits, when, and on
+whose account. Nothing here waits or awaits; the governor calls it under its lock.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, final
+
+from chatrouting.quota._belief import ScopeBelief
+from chatrouting.quota._candidate import Candidate, Grant, Refusal
+from chatrouting.quota._waiters import Waiter
+from chatrouting.quota.assured import AssuredShares
+from chatrouting.quota.buckets import Path
+from chatrouting.quota.decisions import BucketLevel, FundingKind, Limiter
+from chatrouting.quota.dispatch import Blocked, Dispatcher
+from chatrouting.quota.guarantees import GuaranteePlan
+from chatrouting.quota.ledger import Denial, Hold, Ledger
+from chatrouting.quota.limits import TOTAL_TOKENS, BucketKey
+from chatrouting.quota.reservation import Reservation
+
+#: Names of what binds where no bucket does.
+_CLOSED: Final = "closed by the provider"
+_KEPT: Final = "kept for guarantees"
+_NO_BORROWING: Final = "guarantee of the tenant"
+
+
+@final
+class ScopeRoom:
+    """A `Room` over one scope.
+
+    Attributes:
+        key: Of the scope's bucket.
+        belief: What the provider leaves of it.
+        shares: The guarantees; None if nobody has one.
+        dispatcher: Those that wait.
+        waiting: The same, oldest first.
+        running: Reservations that are open, oldest first.
+        sent: How many requests were admitted.
+        is_enforced: False: its bucket is only watched.
+        leader: Who keeps the timer of those that wait.
+        timer_at: When that goes off.
+    """
+
+    def __init__(
+        self,
+        key: BucketKey,
+        ledger: Ledger,
+        belief: ScopeBelief,
+        *,
+        is_enforced: bool,
+        keeps_levels: bool,
+    ) -> None:
+        self.key = key
+        self.belief = belief
+        self.shares: AssuredShares | None = None
+        self.dispatcher: Dispatcher[Candidate, Grant] = Dispatcher(self)
+        self.waiting: dict[Candidate, None] = {}
+        self.running: dict[Reservation, None] = {}
+        self.sent = 0
+        self.is_enforced = is_enforced
+        self.leader: Waiter | None = None
+        self.timer_at = math.inf
+        self._ledger = ledger
+        self._keeps_levels = keeps_levels
+
+    @property
+    def next_start(self) -> float:
+        """When to look again at those that wait."""
+        return self.dispatcher.next_start
+
+    def promise(self, plan: GuaranteePlan, now: float) -> None:
+        """Keep these guarantees from now on."""
+        if plan.is_empty:
+            self.shares = None
+        elif self.shares is None:
+            self.shares = AssuredShares(plan, now)
+        else:
+            self.shares = self.shares.renewed(plan, now)
+
+    def admit(self, candidate: Candidate, now: float) -> Grant | Blocked:
+        """Take what a request needs in all buckets, or nothing; say why in `refusal`."""
+        owner = self._owner(candidate, now)
+        kept = self._kept_from(candidate, owner, now)
+        if kept is not None:
+            denial = self._own_denial(candidate, now)
+            return self._blocked(candidate, kept if denial is None else self._of(denial), now)
+        before = self.levels(candidate, now) if self._keeps_levels else ()
+        pays_own = not candidate.ticket.has_paid
+        parts = [self._own_part(candidate)] if pays_own else []
+        if self.is_enforced:
+            parts.append((self._ledger.path([self.key]), candidate.charges))
+        held = self._ledger.admit_all(parts, now)
+        if isinstance(held, Denial):
+            if owner is not None and held.key == self.key and held.limit.kind == "gauge":
+                self._reclaim_for(candidate)
+            return self._blocked(candidate, self._of(held), now)
+        candidate.refusal = None
+        unenforced: list[Denial] = []
+        own = held[:1] if pays_own else ()
+        if pays_own:
+            own += self._watch(candidate.watched_keys, candidate.own_charges, now, unenforced)
+        here = (
+            held[-1:]
+            if self.is_enforced
+            else self._watch((self.key,), candidate.charges, now, unenforced)
+        )
+        funding, kind = None, FundingKind.SHARED
+        if self.shares is not None:
+            funding = self.shares.take(owner, candidate.costs, now)
+            kind = FundingKind.BORROWED if owner is None else FundingKind.GUARANTEED
+        return Grant(
+            own,
+            here[0] if here else None,
+            funding,
+            kind,
+            unenforced[0] if unenforced else None,
+            before,
+        )
+
+    def undo(self, grant: Grant, now: float) -> None:
+        """Give back what was granted, as if it had never been."""
+        for hold in (*grant.own, grant.at_scope):
+            if hold is not None:
+                self._ledger.settle(hold, None, now, sent=False)
+        if grant.funding is not None and self.shares is not None:
+            self.shares.undo(grant.funding, now)
+
+    def wait(self, candidate: Candidate, now: float) -> float:
+        """Return the seconds until a request could start."""
+        kept = self._kept_from(candidate, self._owner(candidate, now), now)
+        waits = [0.0 if kept is None else kept.wait]
+        if not candidate.ticket.has_paid:
+            path, charges = self._own_part(candidate)
+            waits.append(self._ledger.headroom(path, charges, now).wait)
+        if self.is_enforced:
+            waits.append(self._wait_here(candidate.charges, now))
+        return max(waits)
+
+    def assured_in(self, candidate: Candidate, now: float) -> float:
+        """Return the seconds until its tenant's guarantee covers a request."""
+        if self.shares is None or not candidate.traffic.may_use_guarantee:
+            return math.inf
+        return self.shares.covered_in(candidate.principal.tenant, candidate.costs, now)
+
+    def levels(self, candidate: Candidate, now: float) -> tuple[BucketLevel, ...]:
+        """Return what all windows count that a request must clear."""
+        keys = (*candidate.own_keys, *candidate.watched_keys, self.key)
+        return tuple(
+            BucketLevel(
+                f"{each.key.level} {each.key.id}: {each.limit.dimension} per {each.limit.span}",
+                each.used,
+                each.used,
+                each.size,
+            )
+            for each in self._ledger.usage(self._ledger.path(keys), now)
+        )
+
+    def own_place(self, candidate: Candidate) -> BucketKey:
+        """Name where a tenant waits for its own guarantee."""
+        return BucketKey(self.key.level, self.key.id, (candidate.principal.tenant,))
+
+    def _owner(self, candidate: Candidate, now: float) -> str | None:
+        return candidate.principal.tenant if self.assured_in(candidate, now) <= 0 else None
+
+    def _kept_from(self, candidate: Candidate, owner: str | None, now: float) -> Refusal | None:
+        """Say what else than the buckets keeps a request back."""
+        if not self.is_enforced:
+            return None
+        closed = self.belief.closed_for(now)
+        if closed > 0:
+            return Refusal(Limiter(self.key, _CLOSED), closed)
+        if self.shares is None:
+            return None
+        if owner is None and not candidate.traffic.may_borrow:
+            wait = self.assured_in(candidate, now)
+            limiter = Limiter(self.key, _NO_BORROWING)
+            return Refusal(limiter, wait, key=self.own_place(candidate))
+        wait = self._lent_in(self.shares, candidate, owner, now)
+        return Refusal(Limiter(self.key, _KEPT), wait) if wait > 0 else None
+
+    def _lent_in(
+        self, shares: AssuredShares, candidate: Candidate, owner: str | None, now: float
+    ) -> float:
+        lent = shares.lent_in(owner, candidate.costs, now)
+        asked = shares.to_ask_for(owner, candidate.costs, now)
+        if asked == candidate.costs or not self._wait_for(asked, now):
+            return lent
+        # Until then guarantees may want more than now.
+        later = shares.to_ask_for(owner, candidate.costs, now, is_later=True)
+        return max(lent, self._wait_for(later, now))
+
+    def _wait_for(self, costs: Mapping[str, float], now: float) -> float:
+        # Total tokens are worked out from the others where those are given.
+        total = {TOTAL_TOKENS: costs.get(TOTAL_TOKENS, 0.0)}
+        others = {name: amount for name, amount in costs.items() if name != TOTAL_TOKENS}
+        return max(self._wait_here(total, now), self._wait_here(others, now))
+
+    def _wait_here(self, charges: Mapping[str, float], now: float) -> float:
+        return self._ledger.headroom(self._ledger.path([self.key]), charges, now).wait
+
+    def _own_part(self, candidate: Candidate) -> tuple[Path, Mapping[str, float]]:
+        return self._ledger.path(candidate.own_keys), candidate.own_charges
+
+    def _own_denial(self, candidate: Candidate, now: float) -> Denial | None:
+        """Ask the principal's buckets alone; nothing is charged."""
+        path, charges = self._own_part(candidate)
+        if candidate.ticket.has_paid or not self._ledger.headroom(path, charges, now).wait:
+            return None
+        found = self._ledger.admit(path, charges, now)
+        return found if isinstance(found, Denial) else None
+
+    def _watch(
+        self,
+        keys: tuple[BucketKey, ...],
+        charges: Mapping[str, float],
+        now: float,
+        unenforced: list[Denial],
+    ) -> tuple[Hold, ...]:
+        """Charge buckets that are only watched, as far as they have room."""
+        if not keys:
+            return ()
+        found = self._ledger.admit(self._ledger.path(keys), charges, now)
+        if isinstance(found, Hold):
+            return (found,)
+        unenforced.append(found)
+        return ()
+
+    def _of(self, denial: Denial) -> Refusal:
+        # What is too large for a limit that the provider has lowered may fit again.
+        is_too_large = denial.is_too_large and not (
+            denial.key == self.key and self.belief.is_lowered
+        )
+        return Refusal(
+            Limiter.of(denial),
+            denial.wait,
+            key=denial.key,
+            is_too_large=is_too_large,
+            is_slot=denial.limit.kind == "gauge" and not is_too_large,
+        )
+
+    def _blocked(self, candidate: Candidate, refusal: Refusal, now: float) -> Blocked:
+        # What binds first may not be what binds longest.
+        wait = max(refusal.wait, self.wait(candidate, now))
+        candidate.refusal = replace(refusal, wait=wait)
+        return Blocked(refusal.wait, None if refusal.key == self.key else refusal.key)
+
+    def _reclaim_for(self, candidate: Candidate) -> None:
+        """Ask the youngest request that runs on borrowed capacity to stop."""
+        if candidate.has_reclaimed:
+            return
+        for running in reversed(self.running):
+            if running.may_be_reclaimed:
+                running.is_reclaimed = True
+                candidate.has_reclaimed = True
+                return

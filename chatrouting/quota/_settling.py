@@ -1,0 +1,225 @@
+"""The ends of reservations: exactly once, whatever becomes of a request."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, final
+
+from chatrouting.errors import APIStatusError
+from chatrouting.quota._core import GovernorCore
+from chatrouting.quota._deciding import own_amounts
+from chatrouting.quota._room import ScopeRoom
+from chatrouting.quota.charging import known, settlement_costs
+from chatrouting.quota.decisions import Decision, DecisionOutcome, Settlement
+from chatrouting.quota.estimate import Estimator
+from chatrouting.quota.ledger import Hold
+from chatrouting.quota.limits import INPUT_TOKENS, OUTPUT_TOKENS, STREAM_SECONDS, BucketKey
+from chatrouting.quota.reservation import Ending, Reservation
+from chatrouting.quota.throttle import Throttle, read_throttle
+from chatrouting.quota.ticket import AdmissionTicket
+from chatrouting.usage import Usage
+
+#: A request that was answered with an error status has produced nothing.
+_NOTHING_USED: Final = {INPUT_TOKENS: 0.0, OUTPUT_TOKENS: 0.0, STREAM_SECONDS: 0.0}
+
+
+@final
+class Settling:
+    """Settles reservations, and tells everybody who has to know."""
+
+    def __init__(self, core: GovernorCore, estimator: Estimator) -> None:
+        self._core = core
+        self._estimator = estimator
+
+    def settle(self, reservation: Reservation, ending: Ending) -> bool:
+        """End a reservation; say whether this call did."""
+        core = self._core
+        with core.lock:
+            if not reservation.is_open:
+                return False
+            reservation.is_open = False
+            now = core.clock()
+            room = core.room(reservation.candidate.deployment)
+            room.running.pop(reservation, None)
+            throttle = self._throttle(reservation, ending)
+            used = self._used(reservation, ending, now)
+            freed = self._settle_own(reservation, ending, used, now)
+            freed += self._settle_here(reservation, ending, room, used, now)
+            self._learn(reservation, ending, now)
+            if throttle is not None:
+                room.belief.refused(throttle, sent_at=reservation.started_at, now=now)
+                core.renew(room, now)
+            reservation.decision = self._complete(reservation, ending, throttle, now)
+            core.released(freed, now)
+        core.tell()
+        return True
+
+    def extend(self, reservation: Reservation) -> None:
+        """Renew the leases of what a running request holds."""
+        core, grant = self._core, reservation.grant
+        with core.lock:
+            if not reservation.is_open:
+                return
+            now = core.clock()
+            holds = reservation.candidate.ticket.holds if reservation.uses_ticket else grant.own
+            for hold in (*holds, grant.at_scope):
+                if hold is not None:
+                    core.ledger.extend(hold, now)
+
+    def close(self, ticket: AdmissionTicket, usage: Usage | None) -> None:
+        """Settle what a ticket holds, at the end of the request that it stands for."""
+        core = self._core
+        with core.lock:
+            now = core.clock()
+            holds, ticket.holds = ticket.holds, ()
+            used = _amounts_of(usage if usage is not None else ticket.usage)
+            for hold in holds:
+                core.ledger.settle(hold, used, now, sent=ticket.has_run)
+            core.released(_keys(holds), now)
+        core.tell()
+
+    def observe(
+        self, reservation: Reservation, headers: Mapping[str, str], now_of_day: datetime
+    ) -> None:
+        """Follow what the headers of an answer say."""
+        core = self._core
+        with core.lock:
+            now = core.clock()
+            room = core.room(reservation.candidate.deployment)
+            corrections = room.belief.told(
+                headers, reservation.beliefs, order=reservation.order, now=now_of_day
+            )
+            external = {
+                each.place.dimension: each.external for each in corrections if each.external
+            }
+            core.ledger.debit(core.ledger.path([room.key]), external, now)
+            for dimension, amount in external.items():
+                core.metrics.count("external", "dimension", dimension, amount=amount)
+            for each in corrections:
+                core.metrics.count("drift", "dimension", each.place.dimension, amount=each.drift)
+            if any(each.limit is not None for each in corrections):
+                core.lay_out([room], now)
+        core.tell()
+
+    def _throttle(self, reservation: Reservation, ending: Ending) -> Throttle | None:
+        if ending.error is None or not ending.was_sent:
+            return None
+        return read_throttle(ending.error, reservation.quote.profile)
+
+    def _used(self, reservation: Reservation, ending: Ending, now: float) -> dict[str, float]:
+        quote = reservation.quote
+        if ending.usage is None and isinstance(ending.error, APIStatusError):
+            return dict(_NOTHING_USED)
+        return quote.actual(ending.usage, seconds=now - reservation.started_at)
+
+    def _settle_own(
+        self, reservation: Reservation, ending: Ending, used: dict[str, float], now: float
+    ) -> list[BucketKey]:
+        """Settle the principal's buckets, or leave that to the ticket."""
+        ticket, holds = reservation.candidate.ticket, reservation.grant.own
+        if reservation.uses_ticket:
+            ticket.is_lent = False
+            ticket.has_run = ticket.has_run or _has_used(ending)
+            if ending.usage is not None:
+                ticket.usage = ending.usage + (ticket.usage or Usage())
+            return []
+        own = own_amounts(reservation.quote, used)
+        for hold in holds:
+            self._core.ledger.settle(hold, own, now, sent=_has_used(ending))
+        return _keys(holds)
+
+    def _settle_here(
+        self,
+        reservation: Reservation,
+        ending: Ending,
+        room: ScopeRoom,
+        used: dict[str, float],
+        now: float,
+    ) -> list[BucketKey]:
+        """Settle the deployment's bucket, its guarantees and the fair shares."""
+        candidate, grant = reservation.candidate, reservation.grant
+        has_failed = _has_failed(ending)
+        hold = grant.at_scope
+        if hold is None:
+            return []
+        self._core.ledger.settle(hold, used, now, sent=ending.was_sent, failed=has_failed)
+        policy = candidate.deployment.limits.policy
+        costs = dict.fromkeys(candidate.costs, 0.0)
+        if ending.was_sent:
+            costs |= settlement_costs(
+                policy, candidate.charges, candidate.costs, known(used), failed=has_failed
+            )
+        freed = [room.key]
+        if grant.funding is not None and room.shares is not None:
+            room.shares.settle(grant.funding, costs, now)
+            room.dispatcher.renew(grant.funding.tenant, now)
+            freed.append(room.own_place(candidate))
+        share = candidate.deployment.share_of(candidate.quote, costs)
+        room.dispatcher.line.correct(candidate, share - candidate.cost)
+        metrics = self._core.metrics
+        for dimension, charged in candidate.costs.items():
+            metrics.count("reserved", "dimension", dimension, amount=charged)
+            metrics.count("settled", "dimension", dimension, amount=costs.get(dimension, 0.0))
+        return freed
+
+    def _learn(self, reservation: Reservation, ending: Ending, now: float) -> None:
+        if ending.was_sent and not _has_failed(ending):
+            self._estimator.learn(
+                reservation.quote,
+                ending.usage,
+                seconds=now - reservation.started_at,
+                now=now,
+                is_complete=ending.is_complete,
+            )
+
+    def _complete(
+        self, reservation: Reservation, ending: Ending, throttle: Throttle | None, now: float
+    ) -> Decision:
+        quote, usage, metrics = reservation.quote, ending.usage, self._core.metrics
+        read = None if usage is None else usage.input_tokens
+        written = None if usage is None else usage.output_tokens
+        settlement = Settlement(
+            usage=usage,
+            seconds=now - reservation.started_at,
+            was_sent=ending.was_sent,
+            has_failed=_has_failed(ending),
+            input_error=None if read is None else quote.input.value - read,
+            output_error=None if written is None else quote.output.value - written,
+        )
+        decision = replace(reservation.decision, settlement=settlement)
+        if written:
+            metrics.add_ratio(decision.model_profile, quote.output.value / written)
+        if reservation.is_reclaimed:
+            metrics.count("reclaimed", "class", decision.request_class)
+        if throttle is not None:
+            rejected = DecisionOutcome.ADMITTED_THEN_PROVIDER_REJECTED
+            decision = replace(decision, outcome=rejected)
+            metrics.count("provider_rejections", "funding", reservation.funding.value)
+            metrics.count("decisions", "class", rejected.value, decision.request_class)
+        self._core.complete(decision)
+        return decision
+
+
+def _has_failed(ending: Ending) -> bool:
+    """Whether the provider answered with an error."""
+    return isinstance(ending.error, APIStatusError)
+
+
+def _has_used(ending: Ending) -> bool:
+    """Whether the principal has got, or may have got, something for its quota."""
+    if ending.usage is not None:
+        return True
+    return ending.was_sent and not _has_failed(ending)
+
+
+def _amounts_of(usage: Usage | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    if usage is not None and usage.input_tokens is not None:
+        found[INPUT_TOKENS] = float(usage.input_tokens)
+    if usage is not None and usage.output_tokens is not None:
+        found[OUTPUT_TOKENS] = float(usage.output_tokens)
+    return found
+
+
+def _keys(holds: tuple[Hold, ...]) -> list[BucketKey]:
+    return [key for hold in holds for key in hold.path.keys]
