@@ -46,6 +46,7 @@ WRAPPER_PAGES = [
         "failover",
         "retry",
         "semantic-routing",
+        "endpoint-pools",
         "adapters",
         "sync",
     )
