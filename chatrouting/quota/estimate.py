@@ -184,8 +184,8 @@ class Estimator:
             is_complete: False if the answer was broken off: its length and time teach nothing.
         """
         usage = usage or Usage()
+        keys = quote.route.coarser()
         if is_complete:
-            keys = quote.route.coarser()
             self._durations.add(keys, seconds, now)
             if usage.output_tokens is not None:
                 self._outputs.add(keys, usage.output_tokens, now)
@@ -194,7 +194,7 @@ class Estimator:
             return
         if usage.input_tokens > 0 and quote.basis.tokens > 0:
             ratio = usage.input_tokens / quote.basis.tokens
-            self._corrections.add(_correction_keys(quote.basis, quote.route), ratio, now)
+            self._corrections.add(_correction_keys(quote.basis, keys), ratio, now)
         if quote.basis.prefix is not None:
             key = (quote.route.deployment, quote.basis.prefix)
             self._cached.add(key, usage.cache_read_input_tokens or 0, now)
@@ -218,24 +218,27 @@ class Estimator:
         now: float,
     ) -> Quote:
         route = target.route(options)
-        reading, expected = self._input(basis, route, now)
+        keys = route.coarser()
+        reading, expected = self._input(basis, keys, now)
         cap = _cap(options)
         return Quote(
             route=route,
             profile=target.profile,
             input=reading,
             expected_input=expected,
-            output=self._output(cap, target, route, now),
+            output=self._output(cap, target, keys, now),
             output_cap=cap,
             maximum_output=target.maximum_output_tokens,
             cache_read=self._cache_read(basis, route, expected, now),
-            duration=self._learnt(self._durations, route, self._default_duration, now),
+            duration=self._learnt(self._durations, keys, self._default_duration, now),
             is_streaming=is_streaming,
             basis=basis,
         )
 
-    def _input(self, basis: InputBasis, route: Route, now: float) -> tuple[Figure, float]:
-        found = self._corrections.find(_correction_keys(basis, route), now)
+    def _input(
+        self, basis: InputBasis, keys: tuple[Route, ...], now: float
+    ) -> tuple[Figure, float]:
+        found = self._corrections.find(_correction_keys(basis, keys), now)
         source = Source.COUNTED if basis.is_counted else Source.DEFAULT
         if found is None:
             caution = _CAUTION_COUNTED if basis.is_counted else _CAUTION
@@ -246,16 +249,20 @@ class Estimator:
         expected = basis.tokens * found.histogram.quantile(0.5, now)
         return Figure(float(math.ceil(upper)), source, found.samples), expected
 
-    def _output(self, cap: int | None, target: QuoteTarget, route: Route, now: float) -> Figure:
-        learnt = self._learnt(self._outputs, route, self._default_output, now)
+    def _output(
+        self, cap: int | None, target: QuoteTarget, keys: tuple[Route, ...], now: float
+    ) -> Figure:
+        learnt = self._learnt(self._outputs, keys, self._default_output, now)
         caps = [each for each in (cap, target.maximum_output_tokens) if each is not None]
         value = float(math.ceil(learnt.value))
         if caps and min(caps) <= value:
             return Figure(float(min(caps)), Source.CAP, learnt.samples)
         return Figure(value, learnt.source, learnt.samples)
 
-    def _learnt(self, history: RouteHistory, route: Route, default: float, now: float) -> Figure:
-        found = history.find(route.coarser(), now)
+    def _learnt(
+        self, history: RouteHistory, keys: tuple[Route, ...], default: float, now: float
+    ) -> Figure:
+        found = history.find(keys, now)
         if found is None:
             return Figure(default, Source.DEFAULT)
         value = found.histogram.quantile(self._coverage, now)
@@ -285,7 +292,7 @@ def _basis(
     return InputBasis(tokens, target.profile.tokens.family, is_counted, text.prefix)
 
 
-def _correction_keys(basis: InputBasis, route: Route) -> list[tuple[object, ...]]:
+def _correction_keys(basis: InputBasis, keys: tuple[Route, ...]) -> list[tuple[object, ...]]:
     """Name what has the same ratio: estimates and counts are corrected apart."""
     kind = (basis.family, basis.is_counted)
-    return [*((*kind, *each) for each in route._replace(effort="").coarser()), kind]
+    return [*((*kind, route) for route in keys), kind]

@@ -8,7 +8,7 @@ DDSketch (Masson, Rim, Lee, 2019).
 
 import math
 from array import array
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from chatrouting.errors import ConfigurationError
 
@@ -17,6 +17,17 @@ _LARGEST_EXPONENT: Final = 500.0
 _CELLS: Final = 2_000
 #: A share of all weights so small that whatever it came from is forgotten.
 _FADED_AWAY: Final = 1e-3
+#: A quantile is found anew when so large a part of the values, or of a half-life, is new.
+_STALE: Final = 0.02
+
+
+class _Quantile(NamedTuple):
+    value: float
+    added: int  #: It holds up to this number of values,
+    until: float  #: and up to this time.
+
+    def holds(self, added: int, now: float) -> bool:
+        return added <= self.added and now <= self.until
 
 
 @final
@@ -27,11 +38,13 @@ class DecayedHistogram:
     """
 
     __slots__ = (
+        "_added",
         "_cells",
         "_exponent",
         "_growth",
         "_half_life",
         "_half_life_seconds",
+        "_known",
         "_least",
         "_then",
         "_total",
@@ -71,6 +84,8 @@ class DecayedHistogram:
         self._half_life = half_life
         self._half_life_seconds = half_life_seconds
         self._cells = array("d")
+        self._known: dict[float, _Quantile] = {}
+        self._added = 0
         self._total = 0.0
         self._exponent = 0.0
         self._then = -math.inf
@@ -80,6 +95,7 @@ class DecayedHistogram:
         if not math.isfinite(value):
             return
         self._fade(now)
+        self._added += 1
         cell = self._cell(value)
         missing = cell + 1 - len(self._cells)
         if missing > 0:
@@ -111,10 +127,21 @@ class DecayedHistogram:
         samples = self.samples(now)
         if not samples:
             return 0.0
+        known = self._known.get(share)
+        if known is None or not known.holds(self._added, now):
+            known = _Quantile(
+                self._find(share, samples),
+                self._added + int(samples * _STALE),
+                now + self._half_life_seconds * _STALE,
+            )
+            self._known[share] = known
+        return known.value
+
+    def _find(self, share: float, samples: float) -> float:
         # A share of n + 1 values, of which the next is one; at most all that have not faded away.
         exceeding = max(_FADED_AWAY, 1.0 - share * (samples + 1.0) / samples)
         above = 0.0
-        for cell in range(len(self._cells) - 1, -1, -1):
+        for cell in range(len(self._cells) - 1, 0, -1):
             above += self._cells[cell]
             if above > exceeding * self._total:
                 return self._edge(cell)

@@ -45,9 +45,9 @@ class Route(NamedTuple):
         """Return this route, then those that stand for it while little is known of it."""
         routes = (
             self,
-            self._replace(tenant=""),
-            self._replace(tenant="", deployment=""),
-            self._replace(tenant="", deployment="", request_class=""),
+            Route(self.deployment, self.profile, "", self.request_class, self.effort),
+            Route("", self.profile, "", self.request_class, self.effort),
+            Route("", self.profile, "", "", self.effort),
         )
         # A part that is empty anyway makes two of them one, which must not count twice.
         return tuple(dict.fromkeys(routes))

@@ -39,7 +39,7 @@ class Ramp:
             )
         self._growth = 1.0 + growth_per_minute
         self._cold = cold
-        self._level = cold / self._growth
+        self._level = 0.0
         self._used = 0.0
         self._began_at = -math.inf
 
@@ -63,13 +63,12 @@ class Ramp:
 
     def _level_at(self, now: float) -> float:
         """Return what traffic there has been, which falls as slowly as it may rise."""
+        coldest = self._cold / self._growth
+        if self._began_at == -math.inf:
+            return coldest
         minutes = (now - self._began_at) // _MINUTE
         if minutes < 1:
             return self._level
-        if math.isinf(minutes):
-            return self._cold / self._growth
         # The minute that was counted last, then minutes without anything.
         last = max(self._used, self._level / self._growth)
-        return max(
-            self._cold / self._growth, last * math.pow(self._growth, 1.0 - min(minutes, 1e3))
-        )
+        return max(coldest, last * math.pow(self._growth, 1.0 - min(minutes, 1e3)))

@@ -31,8 +31,8 @@ _PIECE: Final = re.compile(
     r"[A-Za-z][a-z]{0,7}|[0-9]{1,3}|[!-/:-@\[-`{-~]{1,3}"
     r"|[\u0080-\u07ff]{1,3}|[\u3040-\u30ff]{1,2}|[^\x00-\u07ff]"
 )
-#: Characters that are looked at in full, some two milliseconds; of longer text as many.
-_LOOKED_AT: Final = 16_384
+#: Characters that are looked at in full, some millisecond; of longer text as many, spread evenly.
+_LOOKED_AT: Final = 8_192
 _SLICE: Final = 256
 
 

@@ -283,6 +283,18 @@ def test_an_answer_that_broke_off_teaches_no_length():
     assert estimator.accuracy(quote.route, now=0.0).requests == 0
 
 
+def test_input_that_nobody_counted_teaches_nothing():
+    """[quota R23] A provider that reports 0, or nothing, has not read nothing."""
+    estimator = Estimator()
+    for _ in range(30):
+        quote = quote_of(estimator)
+        for tokens in (0, None):
+            usage = Usage(input_tokens=tokens, output_tokens=5)
+            estimator.learn(quote, usage, seconds=1.0, now=0.0)
+    assert quote_of(estimator).input.source is Source.DEFAULT
+    assert estimator.accuracy(quote.route, now=0.0).over_reservation > 1
+
+
 def test_usage_that_says_nothing_leaves_the_estimate():
     quote = quote_of(Estimator())
     assert quote.actual(Usage(output_tokens=7), seconds=1.0) == {

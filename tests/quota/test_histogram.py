@@ -67,6 +67,19 @@ def test_what_slept_is_trusted_less():
     assert histogram.quantile(0.95, 1_000.0) == pytest.approx(7, rel=0.05)
 
 
+def test_a_quantile_is_found_anew_when_a_fiftieth_is_new():
+    """[quota R23] Not for every value, for a request asks for four."""
+    histogram = filled([100.0] * 100)
+    assert histogram.quantile(0.5, 0.0) == pytest.approx(100, rel=0.05)
+    histogram.add(1e6, 0.0)
+    assert histogram.quantile(0.999, 0.0) > 9e5
+    known = histogram.quantile(0.5, 0.0)
+    for _ in range(150):
+        histogram.add(1e6, 0.0)
+        known = histogram.quantile(0.5, 0.0)
+    assert known > 9e5
+
+
 def test_a_clock_that_steps_back_changes_nothing():
     """[BR-60] No weight grows because a clock was set."""
     histogram = filled([100.0] * 10)

@@ -159,6 +159,12 @@ def test_a_limit_of_nothing_is_a_plan_without_it():
     assert read(google_error(body), "gemini").kind is ThrottleKind.SPEND
 
 
+def test_a_delay_that_is_no_text_is_none():
+    details = [{"@type": "RetryInfo", "retryDelay": 5}, {"@type": "RetryInfo", "retryDelay": "5s"}]
+    assert read_retry_delay({"details": details}) == 5.0
+    assert read_retry_delay({"details": details[:1]}) is None
+
+
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
