@@ -14,6 +14,8 @@ from chatrouting.pool.endpoint import ApiKey, Endpoint, EndpointMode, Identity, 
 
 #: Stands for a key and asks for a token instead.
 _IDENTITY: Final = "identity"
+#: Settings of TypeAgent's that have no counterpart here.
+_WITHOUT_EFFECT: Final = ("MAX_CHARS", "RESPONSE_FORMAT", "ORGANIZATION")
 _PREFERRED: Final = 1
 _OTHER: Final = 2
 
@@ -82,6 +84,11 @@ def read_member(given: Given, naming: Naming, variable: str, suffix: str) -> Mem
         auth=_read_auth(given, naming, suffix, member.origins),
     )
     member.remarks.extend(Finding(variable, doubt) for doubt in url.doubts)
+    for setting in _WITHOUT_EFFECT:
+        unused = given.env.first(naming.variables(setting, suffix))
+        if unused is not None:
+            reason = "it has no effect on a pool"
+            member.remarks.append(Finding(unused.variable, reason, is_problem=False))
     if naming.provider == "azure":
         _set_deployment(given, variable, url, member)
         _set_version(given, variable, url, member)

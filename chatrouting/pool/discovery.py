@@ -189,6 +189,8 @@ class _Search:
         self._skipped.append(Finding(variable, reason, is_problem))
 
     def _remark(self, finding: Finding) -> None:
+        if finding in self._remarks:  # several members have it from one variable
+            return
         if finding.is_problem:
             logger.warning(
                 "pool.variable_doubtful variable=%s reason=%s", finding.variable, finding.reason

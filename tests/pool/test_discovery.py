@@ -2,11 +2,14 @@
 
 import itertools
 import logging
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import chatrouting
 from chatrouting.errors import ConfigurationError, PoolConfigError
 from chatrouting.pool import (
     KNOWN_REGIONS,
@@ -548,6 +551,17 @@ def test_the_mapping_is_only_read():
     before = dict(env)
     discover("GPT_4_O", env=env)
     assert env == before
+
+
+def test_nothing_else_in_the_library_reads_the_environment():
+    """Doors hand theirs on; what an SDK reads when it makes a client is the SDK's."""
+    package = Path(chatrouting.__file__).parent
+    readers = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"\bos\.environ|\bgetenv\(", path.read_text(encoding="utf-8"))
+    }
+    assert {each for each in readers if not each.startswith("cli/")} == {"pool/discovery.py"}
 
 
 # Names of models.

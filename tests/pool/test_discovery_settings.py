@@ -167,6 +167,15 @@ def test_a_number_prints_back_to_its_text_and_is_above_zero(setting, text):
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize("setting", ["MAX_CHARS", "RESPONSE_FORMAT", "ORGANIZATION"])
+def test_settings_that_have_no_counterpart_are_told_of_once(setting):
+    """[pools 20, 22, 61]"""
+    variable = f"AZURE_OPENAI_{setting}"
+    found = discover("GPT_4_O", env={NAME: URL, f"{NAME}_PTU": URL, variable: "1"}, strict=True)
+    remarks = [(each.variable, each.reason) for each in found.diagnostics.remarks]
+    assert remarks == [(variable, "it has no effect on a pool")]
+
+
 # Deployment and version.
 
 
