@@ -5,11 +5,14 @@ import threading
 from collections.abc import Callable
 from typing import Generic, final
 
+import anyio
+
 from chatrouting.errors import PoolExhaustedError
 from chatrouting.pool.events import PoolEvent, PoolEventKind, log_event, logger
 from chatrouting.pool.loop_clients import ClientT, LoopClients
 from chatrouting.pool.member import BLOCKED, Chance, Cooling, Ticket
 from chatrouting.pool.policy import PoolPolicy
+from chatrouting.pool.selection import Filter
 from chatrouting.pool.table import Table
 from chatrouting.pool.waiting import WaitingRoom
 from chatrouting.pool.windows import RetryBudget
@@ -67,6 +70,39 @@ class Core(Generic[ClientT]):
         self.room = WaitingRoom()
         self.retries = None if policy.retry_budget is None else RetryBudget(policy.retry_budget)
 
+    async def acquire(
+        self, look: Callable[..., Ticket | Cooling], accepts: Filter, limit: float
+    ) -> Ticket:
+        """Wait for a ticket.
+
+        Args:
+            look: Picks; `is_patient=False` makes it take what is ready.
+            accepts: Says whether a slot of an endpoint is of use.
+            limit: The longest wait, in seconds.
+
+        Raises:
+            PoolExhaustedError: If nobody is ready in time; at once if that is known.
+        """
+        refuses = self.policy.when_all_cooling == "raise"
+        deadline = anyio.current_time() + limit
+        while True:
+            found = look()
+            left = deadline - anyio.current_time()
+            if isinstance(found, Cooling) and found.is_choice and found.wait > left:
+                found = look(is_patient=False)
+            if isinstance(found, Ticket):
+                return found
+            is_hopeless = left <= 0 or (found.wait > left and not found.is_busy)
+            if is_hopeless or (refuses and not found.is_choice):
+                raise _exhausted(self.name, found)
+            stagger = self.chance() * self.policy.wake_jitter
+            await self.room.wait(
+                min(found.wait + stagger, left),
+                changes=found.changes,
+                accepts=accepts,
+                stagger=min(stagger, left),
+            )
+
     def tell(
         self, ticket: Ticket, event: PoolEvent | None, now: float, *, was_blocked: bool
     ) -> None:
@@ -98,8 +134,7 @@ class Core(Generic[ClientT]):
             logger.exception("pool.listener_failed pool=%s", self.name)
 
 
-def exhausted(name: str, cooling: Cooling) -> PoolExhaustedError:
-    """Make the error of a pool whose members are all held back."""
+def _exhausted(name: str, cooling: Cooling) -> PoolExhaustedError:
     is_known = cooling.wait < math.inf
     when = f"in {cooling.wait:.1f} s" if is_known else "when a running attempt ends"
     return PoolExhaustedError(

@@ -151,16 +151,18 @@ class Ticket:
 @final
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """No member is ready.
+    """No member is ready, or none that is worth asking.
 
     Attributes:
         endpoint: The one that is ready first.
         wait: Seconds until then; infinity if it takes an attempt that ends.
         is_busy: A member may be ready earlier, as soon as an attempt ends.
+        is_choice: Others are ready, but waiting for this one is better.
         changes: Counts what waiters wait for, so that none of it is missed.
     """
 
     endpoint: Endpoint
     wait: float
     is_busy: bool
+    is_choice: bool = False
     changes: int = 0

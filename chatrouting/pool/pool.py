@@ -11,17 +11,16 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Generic, Self
-
-import anyio
 
 from chatrouting._copying import SharedWhenCopied
 from chatrouting.errors import ConfigurationError
 from chatrouting.pool._factories import factory_of
 from chatrouting.pool._grammar import DEFAULT_IMAGE_MODEL, EndpointKind
 from chatrouting.pool._regions import KNOWN_REGIONS
-from chatrouting.pool.core import Core, exhausted
+from chatrouting.pool.core import Core
 from chatrouting.pool.diagnostics import Diagnostics
 from chatrouting.pool.discovery import discover
 from chatrouting.pool.endpoint import Endpoint, EndpointProvider, TokenProvider
@@ -196,6 +195,7 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         regions: Collection[str] | None = None,
         tokens: int | None = None,
         is_retry: bool = False,
+        is_patient: bool = True,
     ) -> Ticket | Cooling:
         """Choose whom to ask.
 
@@ -205,6 +205,7 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             regions: Where the endpoint must be, in lower case; None for anywhere.
             tokens: What the request is thought to take, prompt and answer.
             is_retry: The request was tried before.
+            is_patient: It can wait for reserved throughput, if the policy says so.
 
         Returns:
             A ticket, to be given back once; or who is ready first, and when.
@@ -219,7 +220,9 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         with core.lock:
             now = core.clock()
             table = core.table
-            found = table.selection.select(now, key=affinity_key, tokens=tokens, allows=allows)
+            found = table.selection.select(
+                now, key=affinity_key, tokens=tokens, allows=allows, is_patient=is_patient
+            )
             if isinstance(found, Cooling):
                 return replace(found, changes=core.room.changes)
             if core.retries is not None and not is_retry:
@@ -250,29 +253,15 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             PoolExhaustedError: If nobody is ready in time; at once if that is known.
             NoEndpointAvailableError: If no member fits, ready or not.
         """
-        core = self._core
-        deadline = anyio.current_time() + limit
-        while True:
-            found = self.pick(
-                affinity_key=affinity_key,
-                exclude=exclude,
-                regions=regions,
-                tokens=tokens,
-                is_retry=is_retry,
-            )
-            if isinstance(found, Ticket):
-                return found
-            left = deadline - anyio.current_time()
-            is_hopeless = found.wait > left and not found.is_busy
-            if core.policy.when_all_cooling == "raise" or is_hopeless or left <= 0:
-                raise exhausted(core.name, found)
-            stagger = core.chance() * core.policy.wake_jitter
-            await core.room.wait(
-                min(found.wait + stagger, left),
-                changes=found.changes,
-                accepts=Filter(exclude, regions, self._only),
-                stagger=min(stagger, left),
-            )
+        look = partial(
+            self.pick,
+            affinity_key=affinity_key,
+            exclude=exclude,
+            regions=regions,
+            tokens=tokens,
+            is_retry=is_retry,
+        )
+        return await self._core.acquire(look, Filter(exclude, regions, self._only), limit)
 
     def succeeded(self, ticket: Ticket, *, latency: float | None = None) -> None:
         """Give a ticket back after an answer.

@@ -5,7 +5,7 @@ the members and changes none.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, final
 
 from typing_extensions import override
@@ -97,7 +97,13 @@ class Selection:
         self._known = _Ready([], (), NEVER)
 
     def select(
-        self, now: float, *, key: str | None, tokens: int | None, allows: Filter | None
+        self,
+        now: float,
+        *,
+        key: str | None,
+        tokens: int | None,
+        allows: Filter | None,
+        is_patient: bool,
     ) -> Member | Cooling:
         """Choose a member.
 
@@ -106,6 +112,7 @@ class Selection:
             key: Of the conversation, for affinity.
             tokens: What the request is thought to take.
             allows: Says whether an endpoint may be asked; None lets all be asked.
+            is_patient: The request can wait for reserved throughput.
 
         Raises:
             NoEndpointAvailableError: If `allows` leaves nobody.
@@ -121,7 +128,7 @@ class Selection:
         if not ready:
             return self._when_nobody_is_ready(found.above, now)
         if self._has_preferences:
-            reserved = self._reserved_soon(found.above, now)
+            reserved = self._reserved_soon(found.above, now) if is_patient else None
             if reserved is not None:
                 return reserved
             ready = self._preferred(ready, now, tokens or 0)
@@ -146,7 +153,7 @@ class Selection:
             for member in tier
             if member.endpoint.mode is EndpointMode.PTU and member.open_at <= soon
         ]
-        return _cooling(reserved, now, _open_at) if reserved else None
+        return replace(_cooling(reserved, now, _open_at), is_choice=True) if reserved else None
 
     def _when_nobody_is_ready(self, tiers: Tiers, now: float) -> Member | Cooling:
         everybody = [member for tier in tiers for member in tier]

@@ -15,7 +15,7 @@ from chatrouting.errors import (
     PoolExhaustedError,
     RateLimitError,
 )
-from chatrouting.pool import Endpoint, EndpointPool, PoolPolicy, Ticket, waiting
+from chatrouting.pool import Endpoint, EndpointMode, EndpointPool, PoolPolicy, Ticket, waiting
 
 pytestmark = pytest.mark.virtual_time
 
@@ -84,6 +84,23 @@ async def test_a_policy_may_refuse_to_wait_at_all(anyio_backend):
     throttle(pool, a=0.1, b=0.1)
     with pytest.raises(PoolExhaustedError):
         await pool.acquire()
+
+
+@pytest.mark.parametrize("when_all_cooling", ["wait", "raise"])
+async def test_reserved_throughput_is_waited_for_if_there_is_time(anyio_backend, when_all_cooling):
+    """What is paid already is worth a wait, but no failure."""
+    pool = pool_of(
+        Endpoint("ptu", mode=EndpointMode.PTU),
+        Endpoint("payg", priority=2),
+        ptu_exact_hint=True,
+        ptu_grace=1.0,
+        when_all_cooling=when_all_cooling,
+    )
+    throttle(pool, ptu=0.75)
+    hurried = await pool.acquire(limit=0.5)
+    assert hurried.endpoint.id == "payg"
+    patient = await pool.acquire(limit=5)
+    assert patient.endpoint.id == "ptu"
 
 
 async def test_a_wait_can_be_cancelled_at_once(anyio_backend):
