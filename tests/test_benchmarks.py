@@ -25,7 +25,16 @@ def run(*command: str) -> str:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    "name", ["calls", "streams", "imports", "sdk", "semantic_accuracy", "semantic_speed"]
+    "name",
+    [
+        "calls",
+        "streams",
+        "imports",
+        "sdk",
+        "pool_selection",
+        "semantic_accuracy",
+        "semantic_speed",
+    ],
 )
 def test_a_quick_run_tells_each_claim_with_its_target_and_what_was_measured(name):
     told = run(f"{name}.py", "--quick")
