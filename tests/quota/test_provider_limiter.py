@@ -1,22 +1,14 @@
-"""The strict providers of these tests, and that a profile's bucket keeps within their rules."""
-
-import heapq
-from dataclasses import dataclass
-from random import Random
+"""The strict providers of these tests."""
 
 import pytest
 
-from chatrouting.quota.charging import CACHE_READ_TOKENS, OUTPUT_CAP
 from chatrouting.quota.headers import DAY, read_limits
-from chatrouting.quota.ledger import Denial, Ledger
 from chatrouting.quota.limits import (
     CONCURRENCY,
     INPUT_TOKENS,
     OUTPUT_TOKENS,
     REQUESTS,
     TOTAL_TOKENS,
-    QuotaLimit,
-    keys_of,
 )
 from chatrouting.quota.profiles import PROVIDER_PROFILES, provider_profile
 from chatrouting.quota.throttle import read_retry_delay, read_violations
@@ -191,124 +183,3 @@ def test_a_log_is_exact():
     assert (log.left(40.0), log.total) == (6, 4)
     log.correct(first, 9, 61.0)
     assert (log.left(61.0), log.total) == (7, 12)
-
-
-# A backlog, governed by nothing but a profile's bucket.
-
-LIMITS = {
-    "openai": {REQUESTS: 600, TOTAL_TOKENS: 300_000},
-    "azure": {REQUESTS: 600, TOTAL_TOKENS: 300_000},
-    "azure_ptu": {TOTAL_TOKENS: 300_000},
-    "anthropic": {REQUESTS: 300, INPUT_TOKENS: 150_000, OUTPUT_TOKENS: 60_000},
-    "gemini": {REQUESTS: 300, INPUT_TOKENS: 150_000},
-    "bedrock_runtime": {REQUESTS: 600, TOTAL_TOKENS: 300_000},
-    "bedrock_mantle": {INPUT_TOKENS: 250_000, OUTPUT_TOKENS: 60_000},
-    "groq": {REQUESTS: 14_400, TOTAL_TOKENS: 200_000},
-    "mistral": {REQUESTS: 6, TOTAL_TOKENS: 200_000},
-}
-
-
-@dataclass
-class Outcome:
-    """What came of a backlog."""
-
-    refused: int
-    admitted: int
-    utilisation: float
-
-
-class Backlog:
-    """Requests without end, each sent as soon as the ledger admits it. Estimates are right."""
-
-    def __init__(self, name, *, seed=1, seconds=600.0):
-        self.provider = ProviderLimiter(name, LIMITS[name])
-        self._profile = provider_profile(name)
-        limits = [
-            QuotaLimit(dimension, amount, window=COUNTING[name].windows.get(dimension, 60.0))
-            for dimension, amount in LIMITS[name].items()
-        ]
-        bucket = self._profile.bucket(*limits, headroom=0.03)
-        self._ledger = Ledger(lambda _: bucket)
-        self._path = self._ledger.path(keys_of(scope=self._profile_scope()))
-        self._rng = Random(seed)
-        self._seconds = seconds
-        self._events = []
-        self._count = 0
-        self._next = self._request()
-
-    def run(self):
-        self._push(0.0, self._offer)
-        while self._events and self._events[0][0] <= self._seconds:
-            now, _, act = heapq.heappop(self._events)
-            act(now)
-        return Outcome(
-            self.provider.refused,
-            self.provider.admitted,
-            self.provider.utilisation(self._seconds),
-        )
-
-    def _profile_scope(self):
-        return self._profile.scope(**dict.fromkeys(self._profile.scope_parts, "x"))
-
-    def _push(self, time, act):
-        self._count += 1
-        heapq.heappush(self._events, (time, self._count, act))
-
-    def _request(self):
-        rng = self._rng
-        arrival = Arrival(
-            input_tokens=int(rng.lognormvariate(6.3, 0.7)) + 1,
-            cap=rng.choice([300, 400, 1_000]),
-            cached_tokens=0,
-        )
-        return arrival, min(arrival.cap, int(rng.lognormvariate(5, 0.8)) + 1)
-
-    def _offer(self, now):
-        arrival, output = self._next
-        charges = {
-            REQUESTS: 1.0,
-            INPUT_TOKENS: arrival.input_tokens
-            + (arrival.cap if self._profile.cap_held_as_input else 0),
-            OUTPUT_TOKENS: output,
-            OUTPUT_CAP: arrival.cap,
-            CACHE_READ_TOKENS: arrival.cached_tokens,
-        }
-        hold = self._ledger.admit(self._path, charges, now)
-        if isinstance(hold, Denial):
-            assert not hold.is_too_large
-            self._push(now + min(hold.wait, 0.25), self._offer)
-            return
-        self._next = self._request()
-        # The way there takes its time, and not always the same.
-        self._push(
-            now + self._rng.uniform(0.02, 0.1), lambda at: self._send(hold, arrival, output, at)
-        )
-        self._push(now, self._offer)
-
-    def _send(self, hold, arrival, output, now):
-        admission = self.provider.arrive(arrival, now)
-        if isinstance(admission, Refusal):
-            self._ledger.settle(hold, None, now, failed=True)
-            return
-        seconds = 0.3 + output / 80
-        for part in range(4):
-            tokens = output * (part + 1) // 4 - output * part // 4
-            self._push(
-                now + seconds * (part + 1) / 4,
-                lambda at, tokens=tokens: self.provider.generate(admission, tokens, at),
-            )
-        self._push(now + seconds, lambda at: self._finish(hold, admission, output, at))
-
-    def _finish(self, hold, admission, output, now):
-        self.provider.finish(admission, now)
-        actual = {INPUT_TOKENS: float(admission.arrival.input_tokens), OUTPUT_TOKENS: float(output)}
-        self._ledger.settle(hold, actual, now)
-
-
-@pytest.mark.parametrize("name", LIMITS)
-def test_a_profile_keeps_within_its_providers_limits_and_uses_them(name):
-    """[quota R2] [quota R4] [quota R14] No refusal in a backlog without end, and no idle quota."""
-    outcome = Backlog(name).run()
-    assert outcome.admitted > 500
-    assert outcome.refused == 0
-    assert outcome.utilisation >= 0.95, outcome
