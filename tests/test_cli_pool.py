@@ -5,6 +5,7 @@ import itertools
 import os
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from chatrouting.cli import main
@@ -13,6 +14,7 @@ from chatrouting.cli.pool_check import asking, check_pool
 from chatrouting.cli.terminal import Terminal
 from chatrouting.errors import (
     AuthenticationError,
+    ConfigurationError,
     NotFoundError,
     OverloadedError,
     PermissionDeniedError,
@@ -136,20 +138,23 @@ def test_a_pool_of_embeddings_has_no_time_limit():
 def fails_for(**errors):
     """Ask nobody; members whose last word is named fail."""
 
-    async def ask(endpoint):
-        error = errors.get(endpoint.id.rpartition("_")[2].lower())
-        if error is not None:
-            raise error
+    def prepare(endpoint):
+        async def ask():
+            error = errors.get(endpoint.id.rpartition("_")[2].lower())
+            if error is not None:
+                raise error
 
-    return ask
+        return ask
+
+    return prepare
 
 
-async def checked(ask, *, env=ENV, width=None, time_limit=5.0):
+async def checked(prepare, *, env=ENV, width=None, time_limit=5.0):
     out, stream = terminal(width)
     ticks = itertools.count()
     found = discover("GPT_4_O", env=env)
     is_well = await check_pool(
-        found, ask, out, time_limit=time_limit, clock=lambda: next(ticks) / 10
+        found, prepare, out, time_limit=time_limit, clock=lambda: next(ticks) / 10
     )
     return is_well, stream.getvalue().splitlines()
 
@@ -157,10 +162,13 @@ async def checked(ask, *, env=ENV, width=None, time_limit=5.0):
 async def test_each_member_is_asked_once_and_its_time_is_shown(anyio_backend):
     asked = []
 
-    async def ask(endpoint):
-        asked.append(endpoint.id)
+    def prepare(endpoint):
+        async def ask():
+            asked.append(endpoint.id)
 
-    is_well, lines = await checked(ask, env={f"{ROOT}_UK": URL.format("x")})
+        return ask
+
+    is_well, lines = await checked(prepare, env={f"{ROOT}_UK": URL.format("x")})
 
     assert is_well
     assert asked == ["GPT_4_O_UK"]
@@ -222,13 +230,29 @@ async def test_one_that_fails_for_another_reason_is_quoted(anyio_backend):
     assert "KeyError." in lines
 
 
+async def test_one_that_no_client_can_be_made_for_is_not_asked(anyio_backend):
+    env = {f"{ROOT}_UK": "https://x", f"{ROOT}_WESTUS": URL.format("x")}
+
+    def prepare(endpoint):
+        if endpoint.deployment is None:
+            raise ConfigurationError("it has no deployment")
+        return anyio.lowlevel.checkpoint
+
+    _, lines = await checked(prepare, env=env)
+
+    assert [line.split()[2:] for line in lines[3:5]] == [
+        ["uk", "-", "configuration"],
+        ["westus", "100", "ms", "ok"],
+    ]
+    assert lines[-1] == f"it has no deployment. Look at {ROOT}_UK."
+
+
 @pytest.mark.virtual_time
 async def test_one_that_does_not_answer_in_time_is_left(anyio_backend):
-    async def ask(endpoint):
-        if endpoint.region == "westus":
-            await anyio.sleep_forever()
+    def prepare(endpoint):
+        return anyio.sleep_forever if endpoint.region == "westus" else anyio.lowlevel.checkpoint
 
-    _, lines = await checked(ask, time_limit=2.5)
+    _, lines = await checked(prepare, time_limit=2.5)
 
     assert [line.split()[-1] for line in lines[3:6]] == ["ok", "ok", "timeout"]
     assert lines[-1] == "No answer within 2.5 s."
@@ -256,9 +280,9 @@ async def test_members_are_asked_over_the_sdk(anyio_backend, kind, monkeypatch):
             f"AZURE_OPENAI_API_KEY_{word}X_EASTUS": "wrong",
         }
         out, stream = terminal()
-        async with asking(kind) as ask:
+        async with asking(kind) as prepare:
             found = discover("X", kind=kind, env=env)
-            assert not await check_pool(found, ask, out, time_limit=20)
+            assert not await check_pool(found, prepare, out, time_limit=20)
         assert "1 of 2 answered." in stream.getvalue()
         assert f"Look at AZURE_OPENAI_API_KEY_{word}X_EASTUS." in stream.getvalue()
 

@@ -7,22 +7,23 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
 
 from chatrouting.cli.terminal import Cell, Column, Table, Terminal, duration, shorten
-from chatrouting.errors import APITimeoutError, ChatClientError
+from chatrouting.errors import APITimeoutError, ChatClientError, ChatRoutingError
 from chatrouting.failure import FailureKind
 from chatrouting.policies.classify import classify
 from chatrouting.pool.diagnostics import Discovery
 from chatrouting.pool.endpoint import ApiKey, Endpoint
 from chatrouting.pool.sdk import chat_clients, embedding_generators
 
-__all__ = ["CHECKED_KINDS", "Ask", "asking", "check_pool"]
+__all__ = ["CHECKED_KINDS", "Prepare", "asking", "check_pool"]
 
-#: Asks a member once, and returns when it has answered.
-Ask: TypeAlias = Callable[[Endpoint], Awaitable[object]]
+#: Makes the client of a member, and returns what asks it once.
+Prepare: TypeAlias = "Callable[[Endpoint], Callable[[], Awaitable[object]]]"
 
 #: What an answer of a word can be had from; a picture is no tiny call.
 CHECKED_KINDS: Final = ("chat", "embedding")
@@ -42,43 +43,35 @@ _SUSPECTS: Final[Mapping[FailureKind, tuple[str, ...]]] = {
     FailureKind.PERMISSION: ("auth",),
     FailureKind.NOT_FOUND: ("deployment", "model", "api_version"),
     FailureKind.CONNECTION: ("url",),
+    FailureKind.CONFIGURATION: ("url",),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call went."""
+    """How a call went; without a time if there could be none."""
 
     endpoint: Endpoint
-    seconds: float
+    seconds: float | None
     error: Exception | None
 
 
 @asynccontextmanager
-async def asking(kind: str) -> AsyncGenerator[Ask]:
+async def asking(kind: str) -> AsyncGenerator[Prepare]:
     """Give what asks members of a kind over the SDK; what it opens is closed at the end."""
     if kind == "embedding":
-        generators = embedding_generators()
-
-        async def embed(endpoint: Endpoint) -> None:
-            await generators(endpoint).generate([_WORD])
-
-        async with aclosing(generators):
-            yield embed
+        async with aclosing(embedding_generators()) as generators:
+            yield lambda endpoint: partial(generators(endpoint).generate, [_WORD])
         return
-    clients = chat_clients()
-
-    async def chat(endpoint: Endpoint) -> None:
-        # No limit of tokens: some models refuse a small one, and the answer is a word.
-        await clients(endpoint).get_response(f"Answer with the word {_WORD}.")
-
-    async with aclosing(clients):
-        yield chat
+    # No limit of tokens: some models refuse a small one, and the answer is a word.
+    question = f"Answer with the word {_WORD}."
+    async with aclosing(chat_clients()) as clients:
+        yield lambda endpoint: partial(clients(endpoint).get_response, question)
 
 
 async def check_pool(
     found: Discovery,
-    ask: Ask,
+    prepare: Prepare,
     out: Terminal,
     *,
     time_limit: float,
@@ -88,7 +81,8 @@ async def check_pool(
 
     Args:
         found: The members.
-        ask: Makes the call.
+        prepare: Makes the clients, all of them before the first one is asked, so that no latency
+            holds the loading of the SDK.
         out: Where the result goes.
         time_limit: Seconds for a call.
         clock: Measures the latency.
@@ -98,12 +92,12 @@ async def check_pool(
     """
     outcomes: dict[str, Outcome] = {}
 
-    async def one(endpoint: Endpoint) -> None:
+    async def one(endpoint: Endpoint, ask: Callable[[], Awaitable[object]]) -> None:
         start = clock()
         error: Exception | None = None
         try:
             with anyio.move_on_after(time_limit) as scope:
-                await ask(endpoint)
+                await ask()
             if scope.cancelled_caught:
                 error = APITimeoutError(f"No answer within {time_limit:g} s.")
         except Exception as raised:  # noqa: BLE001  # whatever it is, it is what is to be shown
@@ -112,10 +106,16 @@ async def check_pool(
         out.status(f"asking: {len(outcomes)} of {len(found.endpoints)} are back")
 
     out.status("asking")
+    calls: list[tuple[Endpoint, Callable[[], Awaitable[object]]]] = []
+    for endpoint in found.endpoints:
+        try:
+            calls.append((endpoint, prepare(endpoint)))
+        except ChatRoutingError as error:
+            outcomes[endpoint.id] = Outcome(endpoint, None, error)
     try:
         async with anyio.create_task_group() as tasks:
-            for endpoint in found.endpoints:
-                tasks.start_soon(one, endpoint)
+            for call in calls:
+                tasks.start_soon(one, *call)
     finally:
         out.status("")
     _show(found, [outcomes[endpoint.id] for endpoint in found.endpoints], out)

@@ -89,8 +89,8 @@ def _run_pool_check(arguments: argparse.Namespace) -> int:
     out = Terminal.of(sys.stdout, os.environ, is_plain=arguments.plain)
 
     async def run() -> int:
-        async with asking(arguments.kind) as ask:
-            is_well = await check_pool(found, ask, out, time_limit=arguments.time_limit)
+        async with asking(arguments.kind) as prepare:
+            is_well = await check_pool(found, prepare, out, time_limit=arguments.time_limit)
         return 0 if is_well else FAILED
 
     return anyio.run(run)
