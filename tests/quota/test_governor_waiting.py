@@ -1,0 +1,628 @@
+"""Those who wait for a reservation: in what order, for how long, and how they are woken."""
+
+import random
+import threading
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from chatrouting import Usage
+from chatrouting.errors import (
+    QuotaDeadlineError,
+    QuotaExhaustedError,
+    QuotaQueueFullError,
+    QuotaQueueTimeoutError,
+    QuotaRequestTooLargeError,
+)
+from chatrouting.quota._waiters import Waiter
+from chatrouting.quota.classes import Pressure, TrafficClass
+from chatrouting.quota.decisions import DecisionOutcome, DenialReason, FundingKind
+from chatrouting.quota.guarantees import TenantContract
+from chatrouting.quota.limits import BucketKey, BucketLimits, Level, QuotaLimit
+from tests.quota._desk import Desk, deployment
+
+pytestmark = pytest.mark.virtual_time
+
+OUTPUT = QuotaLimit("output_tokens", 1000)
+SLOTS = QuotaLimit("concurrency", 1)
+PATIENT = TrafficClass(name="patient", max_wait=500, max_queue_items=10_000)
+
+
+def patient(*deployments, classes=(PATIENT,), **settings):
+    """Open a desk on the time of the event loop, whose requests wait long."""
+    settings = {"default_class": classes[0].name, **settings}
+    return Desk(*deployments, classes=classes, clock=anyio.current_time, **settings)
+
+
+async def reserve(desk, tenant="acme", output=100, name="a", *, request_class=None, **limits):
+    ticket = desk.ticket(tenant, request_class)
+    return await desk.governor.reserve(desk.quote(output, name), ticket, **limits)
+
+
+async def settled():
+    """Let every task do what it can do now."""
+    for _ in range(10):
+        await checkpoint()
+
+
+def room_of(desk, name="a"):
+    core = desk.governor._core
+    return core.room(core.deployments[name])
+
+
+def is_quiet(desk):
+    """Say whether nobody waits, and nothing is kept of those who did."""
+    rooms = desk.governor._core.rooms.values()
+    return all(
+        not room.waiting and not len(room.dispatcher.line) and room.leader is None for room in rooms
+    )
+
+
+async def test_room_that_is_there_is_given_at_once(anyio_backend):
+    desk = patient()
+    reservation = await reserve(desk)
+    assert reservation.decision.outcome is DecisionOutcome.ADMITTED
+    assert reservation.decision.queued == 0
+    assert anyio.current_time() == reservation.started_at
+
+
+async def test_a_request_waits_until_the_window_has_room(anyio_backend):
+    """To the tick, without anybody asking in between. [quota R48, R54, G6]"""
+    desk = patient()
+    desk.fill()
+    predicted = desk.ask().wait
+    start = anyio.current_time()
+    reservation = await reserve(desk)
+    assert anyio.current_time() - start == pytest.approx(predicted, abs=0.002)
+    assert reservation.decision.outcome is DecisionOutcome.QUEUED_THEN_ADMITTED
+    assert reservation.decision.queued == pytest.approx(predicted, abs=0.002)
+    assert desk.governor.metrics.queue_waits["patient"].sum == pytest.approx(predicted, abs=0.01)
+    assert is_quiet(desk)
+
+
+async def test_nothing_is_polled(anyio_backend):
+    """One timer at each deployment, whoever waits there. [quota G6]"""
+    desk = patient()
+    desk.fill()
+    looks = []
+    room = room_of(desk)
+    look = room.dispatcher.next_granted
+
+    def counted(now):
+        looks.append(now)
+        return look(now)
+
+    room.dispatcher.next_granted = counted
+    async with anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(reserve, desk)
+        await settled()
+        joins = len(looks)
+        await anyio.sleep(50)
+        assert len(looks) == joins
+    assert len(looks) <= joins + 25
+
+
+async def test_a_settlement_wakes_whoever_fits_then(anyio_backend):
+    """[quota G6]"""
+    desk = patient(deployment("a", SLOTS))
+    running = desk.take()
+    done = []
+
+    async def wait():
+        done.append(await reserve(desk))
+
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await settled()
+        running.settle()
+    assert anyio.current_time() == start
+    assert done[0].is_open
+
+
+async def test_a_higher_limit_wakes_those_who_wait(anyio_backend):
+    """[quota R63]"""
+    desk = patient()
+    desk.fill()
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk)
+        await settled()
+        desk.governor.update_limits(
+            deployments={"a": BucketLimits((QuotaLimit("output_tokens", 2000),))}
+        )
+    assert anyio.current_time() == start
+
+
+async def test_a_higher_ceiling_wakes_those_who_wait_for_it(anyio_backend):
+    """[quota R63]"""
+    key = BucketKey(Level.TENANT, "acme", (None,))
+    desk = patient(ceilings={key: BucketLimits((QuotaLimit("output_tokens", 100),))})
+    desk.fill()
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk)
+        await settled()
+        assert isinstance(await reserve(desk, "other"), object)
+        desk.governor.update_limits(ceilings={key: None})
+    assert anyio.current_time() == start
+
+
+async def test_a_ceiling_that_has_room_again_wakes_those_who_wait_for_it(anyio_backend):
+    """Here and at every other deployment. [quota R35, G6]"""
+    key = BucketKey(Level.TENANT, "acme", (None,))
+    desk = patient(
+        deployment("a", OUTPUT),
+        deployment("b", OUTPUT),
+        ceilings={key: BucketLimits((QuotaLimit("concurrency", 1),))},
+    )
+    running = desk.take(name="a")
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk, "acme", 100, "b")
+        await settled()
+        running.settle()
+    assert anyio.current_time() == start
+
+
+async def test_whoever_came_first_goes_first(anyio_backend):
+    desk = patient(deployment("a", SLOTS))
+    running = desk.take()
+    order = []
+
+    async def wait(number):
+        async with await reserve(desk):
+            order.append(number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(5):
+            group.start_soon(wait, number)
+            await settled()
+        running.settle()
+    assert order == [0, 1, 2, 3, 4]
+    assert is_quiet(desk)
+
+
+async def test_whoever_comes_later_does_not_pass(anyio_backend):
+    """Not at once either: a large request that waits is not starved by small ones. [quota G9]"""
+    desk = patient()
+    desk.fill("small", 100)
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk, "large", 900)
+        await anyio.sleep(61)
+        assert not desk.fill("small", 200)
+    assert desk.used() == 900
+
+
+# Bounds.
+
+
+async def test_a_request_that_would_wait_too_long_is_refused_at_once(anyio_backend):
+    """With the predicted wait. [quota R50]"""
+    desk = patient()
+    desk.fill()
+    start = anyio.current_time()
+    with pytest.raises(QuotaDeadlineError) as caught:
+        await reserve(desk, timeout=5.0)
+    assert caught.value.retry_after == pytest.approx(61, abs=1)
+    with pytest.raises(QuotaExhaustedError):
+        await reserve(desk, max_wait=5.0)
+    assert anyio.current_time() == start
+    assert [each.reason for each in desk.log[-2:]] == [
+        DenialReason.DEADLINE,
+        DenialReason.EXHAUSTED,
+    ]
+
+
+async def test_the_wait_of_those_before_counts(anyio_backend):
+    """[quota R50]"""
+    desk = patient()
+    desk.fill()
+    async with anyio.create_task_group() as group:
+        for _ in range(30):
+            group.start_soon(reserve, desk)
+        await settled()
+        denial = desk.ask()
+        assert denial.wait == pytest.approx(180, abs=30)
+        assert desk.governor.headroom(desk.quote(), desk.ticket()).wait >= 150
+        with pytest.raises(QuotaDeadlineError):
+            await reserve(desk, timeout=100.0)
+        group.cancel_scope.cancel()
+    assert is_quiet(desk)
+
+
+async def test_a_queue_is_bounded(anyio_backend):
+    """[quota R50]"""
+    small = TrafficClass(name="small", max_queue_items=2, max_wait=500)
+    desk = patient(classes=(small,))
+    desk.fill()
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(reserve, desk)
+        await settled()
+        assert desk.governor.snapshot().scopes[0].waiting == {"small": 2}
+        with pytest.raises(QuotaQueueFullError):
+            await reserve(desk)
+
+
+async def test_a_request_waits_no_longer_than_its_class_allows(anyio_backend):
+    """Where the wait cannot be told, it ends. [quota R50, R54]"""
+    desk = patient(deployment("a", SLOTS), classes=(TrafficClass(name="short", max_wait=20),))
+    running = desk.take()
+    start = anyio.current_time()
+    with pytest.raises(QuotaQueueTimeoutError, match="while the request waited"):
+        await reserve(desk)
+    assert anyio.current_time() - start == pytest.approx(20, abs=0.01)
+    assert desk.log[-1].outcome is DecisionOutcome.QUEUE_TIMEOUT
+    assert desk.log[-1].queued == pytest.approx(20, abs=0.01)
+    assert is_quiet(desk)
+    running.settle()
+    await reserve(desk)
+
+
+async def test_what_never_fits_does_not_wait(anyio_backend):
+    """[BR-63]"""
+    desk = patient()
+    start = anyio.current_time()
+    with pytest.raises(QuotaRequestTooLargeError):
+        await reserve(desk, output=2000)
+    assert anyio.current_time() == start
+
+
+@pytest.mark.parametrize("limits", [{"max_wait": 0}, {"timeout": -1.0}], ids=str)
+async def test_times_that_mean_nothing_are_refused(anyio_backend, limits):
+    """[BR-63]"""
+    with pytest.raises(ValueError, match="expected seconds"):
+        await reserve(patient(), **limits)
+
+
+async def test_a_class_that_does_not_queue_is_refused_at_once(anyio_backend):
+    """[quota R48]"""
+    desk = patient(classes=(TrafficClass(name="now", on_pressure=(Pressure.REJECT,)),))
+    desk.fill()
+    start = anyio.current_time()
+    with pytest.raises(QuotaExhaustedError) as caught:
+        await reserve(desk)
+    assert caught.value.fallback_allowed is False
+    assert anyio.current_time() == start
+
+
+async def test_a_class_that_reroutes_first_waits_only_where_there_is_nowhere_to_go(anyio_backend):
+    """[quota R48, R49, R55]"""
+    eager = TrafficClass(name="eager", max_wait=100, on_pressure=(Pressure.REROUTE, Pressure.QUEUE))
+    desk = patient(classes=(eager,))
+    desk.fill()
+    with pytest.raises(QuotaExhaustedError) as caught:
+        await reserve(desk, can_reroute=True)
+    assert caught.value.fallback_allowed is True
+    assert desk.log[-1].may_queue
+    await reserve(desk)
+
+
+async def test_a_lower_cap_comes_before_or_after_the_queue_as_the_class_says(anyio_backend):
+    """[quota R48, R52]"""
+    first = TrafficClass(
+        name="first", min_output_tokens=10, on_pressure=(Pressure.DOWNGRADE, Pressure.QUEUE)
+    )
+    last = TrafficClass(
+        name="last",
+        min_output_tokens=10,
+        max_wait=5,
+        on_pressure=(Pressure.QUEUE, Pressure.DOWNGRADE),
+    )
+    desk = patient(classes=(first, last))
+    desk.take(output=950)
+    assert (await reserve(desk, request_class="first")).max_output_tokens == 10
+    assert (await reserve(desk, request_class="last")).max_output_tokens == 10
+
+
+# Cancellation.
+
+
+async def test_a_cancelled_waiter_leaves_no_trace(anyio_backend):
+    """[quota R51], [BR-54]"""
+    desk = patient()
+    desk.fill()
+    with anyio.move_on_after(5):
+        await reserve(desk)
+    assert is_quiet(desk)
+    assert desk.used() == 1000
+    assert desk.log[-1].outcome is DecisionOutcome.CANCELLED
+    assert desk.log[-1].queued == pytest.approx(5, abs=0.01)
+
+
+async def test_a_grant_that_comes_with_the_cancellation_is_given_back(anyio_backend):
+    """And goes to the next one. [quota R29, R51], [BR-54]"""
+    desk = patient(deployment("a", SLOTS))
+    running = desk.take()
+    done = []
+
+    async def wait():
+        done.append(await reserve(desk))
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as inner:
+                inner.start_soon(wait)
+                await settled()
+                group.start_soon(wait)
+                await settled()
+                scope.cancel()
+                running.settle()
+    assert len(done) == 1
+    assert desk.used("concurrency") == 1
+    assert is_quiet(desk)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_cancelling_half_of_a_hundred_loses_no_slot(anyio_backend, seed):
+    """[quota R29, R51, G3], [BR-54]"""
+    rng = random.Random(seed)
+    desk = patient(deployment("a", QuotaLimit("concurrency", 2)))
+    done = []
+
+    async def wait(patience):
+        with anyio.move_on_after(patience):
+            async with await reserve(desk):
+                await anyio.sleep(rng.uniform(0, 1))
+                done.append(1)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(wait, rng.choice([rng.uniform(0, 10), 400.0]))
+    assert desk.used("concurrency") == 0
+    assert is_quiet(desk)
+    assert len(done) >= 30
+
+
+# Several deployments.
+
+
+async def test_the_first_grant_of_several_lines_wins(anyio_backend):
+    """The others are left before they are charged. [quota R48]"""
+    desk = patient(deployment("a", SLOTS), deployment("b", SLOTS))
+    busy = {name: desk.take(name=name) for name in "ab"}
+    found = []
+
+    async def wait():
+        quotes = [desk.quote(100, name) for name in "ab"]
+        found.append(await desk.governor.reserve(quotes, desk.ticket()))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await settled()
+        assert len(room_of(desk, "a").waiting) == len(room_of(desk, "b").waiting) == 1
+        busy["b"].settle()
+        busy["a"].settle()
+    assert found[0].decision.deployment == "b"
+    assert is_quiet(desk)
+    desk.take(name="a")
+
+
+async def test_several_deployments_are_tried_before_any_wait(anyio_backend):
+    desk = patient(deployment("a", OUTPUT), deployment("b", OUTPUT))
+    desk.fill(name="a")
+    quotes = [desk.quote(100, name) for name in "ab"]
+    reservation = await desk.governor.reserve(quotes, desk.ticket())
+    assert reservation.decision.deployment == "b"
+
+
+async def test_one_denial_of_several_names_all_limits_and_the_shortest_wait(anyio_backend):
+    """[quota R39, R53]"""
+    classes = (TrafficClass(name="now", on_pressure=(Pressure.REROUTE,)),)
+    desk = patient(
+        deployment("a", OUTPUT), deployment("b", QuotaLimit("requests", 1)), classes=classes
+    )
+    desk.fill(name="a")
+    await anyio.sleep(5)
+    desk.fill(name="b")
+    with pytest.raises(QuotaExhaustedError) as caught:
+        quotes = [desk.quote(100, name) for name in "ba"]
+        await desk.governor.reserve(quotes, desk.ticket())
+    said = caught.value.to_dict()
+    assert said["deployment"] == "a"
+    assert said["limiters"] == [
+        "deployment test:server=b: requests per 60 s",
+        "deployment test:server=a: output_tokens per 60 s",
+    ]
+
+
+async def test_too_large_for_one_is_no_reason_not_to_wait_for_another(anyio_backend):
+    """[quota R39]"""
+    desk = patient(
+        deployment("a", QuotaLimit("output_tokens", 50)),
+        deployment("b", OUTPUT),
+    )
+    desk.fill(name="b")
+    quotes = [desk.quote(100, name) for name in "ab"]
+    reservation = await desk.governor.reserve(quotes, desk.ticket())
+    assert reservation.decision.deployment == "b"
+
+
+async def test_leaving_one_line_lets_others_pass_in_it(anyio_backend):
+    """[quota G6]"""
+    desk = patient(deployment("a", OUTPUT), deployment("b", OUTPUT))
+    desk.fill("x", 100, name="b")
+    desk.fill("x", 900, name="a")
+    order = []
+
+    async def joint():
+        quotes = [desk.quote(1000, "b"), desk.quote(1000, "a")]
+        await desk.governor.reserve(quotes, desk.ticket())
+        order.append("joint")
+
+    async def small():
+        await reserve(desk, "small", 50, "a")
+        order.append("small")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(joint)
+        await settled()
+        group.start_soon(small)
+        await settled()
+    assert sorted(order) == ["joint", "small"]
+
+
+# Fairness.
+
+
+async def load(desk, tenant, output, *, workers, duration, done, request_class=None, until=300.0):
+    """Keep several requests of a tenant coming; note when each was admitted, and its wait."""
+
+    async def work():
+        while anyio.current_time() < until:
+            start = anyio.current_time()
+            reservation = await reserve(desk, tenant, output, request_class=request_class)
+            now = anyio.current_time()
+            done.append((now, tenant, output, now - start))
+            await anyio.sleep(duration)
+            reservation.settle(Usage(input_tokens=20, output_tokens=output))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(workers):
+            group.start_soon(work)
+
+
+def shares_of(done, start, end):
+    given = {}
+    for at, tenant, output, _ in done:
+        if start <= at < end:
+            given[tenant] = given.get(tenant, 0) + output
+    total = sum(given.values())
+    return {tenant: 100 * amount / total for tenant, amount in given.items()}
+
+
+FAST = QuotaLimit("output_tokens", 60_000, slots=60)
+
+
+async def test_weights_are_shares_under_backlog(anyio_backend):
+    """Weights 1:3:6 give 10, 30 and 60 % within one point. [quota R40, G4]"""
+    contracts = {name: TenantContract(weight=w) for name, w in (("a", 1), ("b", 3), ("c", 6))}
+    desk = patient(
+        deployment("a", QuotaLimit("output_tokens", 60_000, burst=2)), contracts=contracts
+    )
+    done = []
+    async with anyio.create_task_group() as group:
+        for tenant in "abc":
+            group.start_soon(
+                lambda tenant=tenant: load(
+                    desk, tenant, 500, workers=30, duration=0.1, done=done, until=400.0
+                )
+            )
+        await anyio.sleep(450)
+        group.cancel_scope.cancel()
+    assert shares_of(done, 60, 400) == pytest.approx({"a": 10, "b": 30, "c": 60}, abs=1)
+
+
+async def test_a_tenant_within_its_share_waits_for_nobody(anyio_backend):
+    """While borrowers saturate, also after they had everything. [quota R41, R43, R44, G5, G7]"""
+    contracts = {"rich": TenantContract(share=0.3), "greedy": TenantContract(share=0.3)}
+    desk = patient(deployment("a", FAST), contracts=contracts)
+    done, mine = [], []
+    rate = 0.3 * 0.9 * 1000
+
+    async def steady():
+        await anyio.sleep(120)
+        while anyio.current_time() < 300:
+            start = anyio.current_time()
+            reservation = await reserve(desk, "rich", 270)
+            mine.append((anyio.current_time() - start, reservation.funding))
+            reservation.settle(Usage(input_tokens=20, output_tokens=270))
+            await anyio.sleep(270 / rate)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(
+            lambda: load(desk, "greedy", 400, workers=50, duration=0.5, done=done, until=300.0)
+        )
+        group.start_soon(steady)
+        await anyio.sleep(310)
+        group.cancel_scope.cancel()
+    assert {wait for wait, _ in mine} == {0}
+    assert {funding for _, funding in mine} == {FundingKind.GUARANTEED}
+    assert len(mine) >= 175
+    alone = sum(output for at, _, output, _ in done if 60 <= at < 120)
+    assert alone >= 0.9 * 60_000 - 400
+
+
+async def test_a_flood_of_batch_does_not_hold_up_those_who_wait(anyio_backend):
+    """[quota R37, R47, R49]"""
+    interactive = TrafficClass(name="interactive", weight=8, max_wait=100)
+    batch = TrafficClass(name="batch", weight=1, max_wait=5000, max_queue_items=1000)
+    desk = patient(
+        deployment("a", QuotaLimit("output_tokens", 60_000, burst=2)), classes=(interactive, batch)
+    )
+    chats, bulk = [], []
+
+    async def chat():
+        await load(
+            desk, "user", 300, workers=1, duration=0.5, done=chats, request_class="interactive"
+        )
+
+    async def flood():
+        await load(desk, "bulk", 400, workers=200, duration=0.1, done=bulk, request_class="batch")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(flood)
+        group.start_soon(chat)
+        await anyio.sleep(290)
+        group.cancel_scope.cancel()
+    waits = sorted(wait for _, _, _, wait in chats)
+    assert waits[int(0.99 * len(waits))] <= 2.0
+    assert len(bulk) >= 300
+
+
+# Loops and threads.
+
+
+class TestInRealTime:
+    """What takes part in two event loops."""
+
+    pytestmark = pytest.mark.virtual_time(autojump_threshold=5)
+
+    @pytest.mark.parametrize("other", ["asyncio", "trio"])
+    async def test_a_request_of_one_event_loop_is_woken_from_another(self, anyio_backend, other):
+        """Whatever loop that is. [quota R29]"""
+        desk = Desk(deployment("a", SLOTS), classes=[PATIENT], default_class="patient")
+        desk.clock.advance(1)
+        running = desk.take()
+        joined = threading.Event()
+        found = []
+
+        async def elsewhere():
+            async with anyio.create_task_group() as group:
+
+                async def wait():
+                    found.append(await reserve(desk))
+
+                group.start_soon(wait)
+                while not room_of(desk).waiting:
+                    await checkpoint()
+                joined.set()
+
+        thread = threading.Thread(target=anyio.run, args=(elsewhere,), kwargs={"backend": other})
+        thread.start()
+        assert joined.wait(10)
+        running.settle()
+        thread.join(10)
+        assert found[0].is_open
+        assert is_quiet(desk)
+
+    async def test_a_request_of_a_loop_that_is_gone_takes_nothing(self, anyio_backend):
+        """[quota R29]"""
+        desk = Desk(deployment("a", SLOTS), classes=[PATIENT], default_class="patient")
+        running = desk.take()
+        core = desk.governor._core
+        candidate = desk.governor._deciding.candidate(desk.quote(), desk.ticket())
+
+        async def begin():
+            candidate.waiter = Waiter((candidate,))
+
+        thread = threading.Thread(target=anyio.run, args=(begin,))
+        thread.start()
+        thread.join(10)
+        core.join(candidate, desk.clock())
+        running.settle()
+        assert desk.used("concurrency") == 0
+        assert is_quiet(desk)
