@@ -49,7 +49,7 @@ class Table:
         # A single member is never held back, so that nothing of a larger pool may stay with it.
         known = known if known is not None and len(ordered) > 1 else {}
         members = [
-            _kept(known.get(endpoint.id), endpoint) or _fresh(endpoint, policy)
+            _kept(known.get(endpoint.id), endpoint, policy) or _fresh(endpoint, policy)
             for endpoint in ordered
         ]
         self.members = {member.endpoint.id: member for member in members}
@@ -94,18 +94,19 @@ def _check(endpoints: Sequence[Endpoint]) -> None:
 
 
 def _fresh(endpoint: Endpoint, policy: PoolPolicy) -> Member:
-    counts = policy.enforce_tpm and not (endpoint.tpm is None and endpoint.rpm is None)
-    budget = RateBudget(tpm=endpoint.tpm, rpm=endpoint.rpm) if counts else None
+    budget = _budget(endpoint, policy)
     return Member(endpoint, probe_limit=policy.probe_concurrency, budget=budget)
 
 
-def _kept(member: Member | None, endpoint: Endpoint) -> Member | None:
+def _kept(member: Member | None, endpoint: Endpoint, policy: PoolPolicy) -> Member | None:
     """Return the state of a member that stays where it is, else None."""
     if member is None or _place(member.endpoint) != _place(endpoint):
         return None
     if member.endpoint != endpoint:  # else its clients stay, too, which go by identity
-        member.endpoint = endpoint
+        before, member.endpoint = member.endpoint, endpoint
         member.is_limited = endpoint.max_concurrency is not None
+        if (before.tpm, before.rpm) != (endpoint.tpm, endpoint.rpm):
+            member.budget = _budget(endpoint, policy)
         # Mended, perhaps: a key was replaced.
         member.parked_until = NEVER
         member.parkings = 0
@@ -114,6 +115,11 @@ def _kept(member: Member | None, endpoint: Endpoint) -> Member | None:
     return member
 
 
+def _budget(endpoint: Endpoint, policy: PoolPolicy) -> RateBudget | None:
+    if not policy.enforce_tpm or (endpoint.tpm is None and endpoint.rpm is None):
+        return None
+    return RateBudget(tpm=endpoint.tpm, rpm=endpoint.rpm)
+
+
 def _place(endpoint: Endpoint) -> tuple[object, ...]:
-    limits = endpoint.tpm, endpoint.rpm
-    return endpoint.provider, endpoint.url, endpoint.deployment, endpoint.model, limits
+    return endpoint.provider, endpoint.url, endpoint.deployment, endpoint.model

@@ -236,6 +236,17 @@ def test_members_that_stay_keep_what_is_known_of_them(build):
     assert pool.state("b").in_flight == 1
 
 
+def test_other_limits_count_from_now_on_and_leave_the_rest_as_it_is(build):
+    pool = build(Endpoint("a", tpm=100), Endpoint("b", tpm=100), enforce_tpm=True)
+    pool.take("b", tokens=100)
+    pool.fail("b", RateLimitError("slow down", status_code=429, retry_after=7))
+    pool.replace_endpoints([Endpoint("a", tpm=1), Endpoint("b", tpm=1000)])
+    assert [state.ready_in for state in pool.snapshot()] == [0, 7]
+    budget = pool._core.table.members["b"].budget
+    assert budget is not None
+    assert budget.has_room(1000, 0.0)
+
+
 def test_a_new_key_brings_a_parked_member_back(build):
     """[pools B18]: rotated keys need no restart."""
     pool = build(Endpoint("a", auth=ApiKey("old")), "b")
