@@ -26,8 +26,9 @@ class Closable(Protocol):
         ...
 
 
-# The default is for pools from the environment, whose kind is a matter of values.
-ClientT = TypeVar("ClientT", bound=Closable, default=Any)
+# The default is for pools from the environment, whose kind is a matter of values. Covariant, since
+# a pool gives clients out: one of scripted clients is one of chat clients.
+ClientT = TypeVar("ClientT", bound=Closable, default=Any, covariant=True)  # noqa: PLC0105
 
 #: Makes the client of an endpoint.
 ClientFactory = Callable[[Endpoint], ClientT]

@@ -38,6 +38,14 @@ from chatrouting import (
 )
 from chatrouting.errors import ChatClientError, RateLimitError
 from chatrouting.policies.classify import failover_by_kind
+from chatrouting.pool import (
+    Diagnostics,
+    EndpointPool,
+    PooledChatClient,
+    PooledEmbeddingGenerator,
+    PooledImageClient,
+    discover,
+)
 from chatrouting.sync import SyncChatClient
 from chatrouting.testing import ScriptedChatClient, check_chat_client, fails, update
 
@@ -200,3 +208,22 @@ def without_awaiting(client: ChatClient) -> str:
         for each in sync.get_streaming_response("Hi", ChatOptions(seed=1)):
             assert_type(each, ChatResponseUpdate)
         return sync.get_response("Hi").text
+
+
+async def token() -> str:
+    return "token"
+
+
+async def pools() -> None:
+    async with EndpointPool.from_env("GPT_4_O", env={"A": None}, credential=token) as pool:
+        await ask(PooledChatClient(pool))
+    named: EndpointPool[ChatClient] = EndpointPool.from_env("GPT_4_O")
+    assert_type(named.diagnostics, Diagnostics)
+    PooledEmbeddingGenerator(EndpointPool.from_env("3_SMALL", kind="embedding"))
+    PooledImageClient(EndpointPool.from_env(kind="image"))
+    scripted = EndpointPool({"a": ScriptedChatClient("x"), "b": ScriptedChatClient("y")})
+    await ask(PooledChatClient(scripted))
+    made = EndpointPool(
+        discover("GPT_4_O").endpoints, client_factory=lambda endpoint: ScriptedChatClient("x")
+    )
+    await ask(PooledChatClient(made))
