@@ -89,7 +89,7 @@ class ScopeBelief:
             self._ramp.restart(now)
 
     def beliefs(self, usage: Iterable[WindowUsage]) -> dict[Place, Belief]:
-        """Return what to compare headers with, as the windows stand when a request is sent."""
+        """Return what to compare headers with, as the windows stand."""
         found: dict[Place, Belief] = {}
         amounts = {
             Place(limit.dimension, limit.window): limit.amount
@@ -106,13 +106,14 @@ class ScopeBelief:
         self,
         headers: Mapping[str, str],
         beliefs: Mapping[Place, Belief],
+        present: Mapping[Place, Belief],
         *,
         order: int,
         now: datetime | None,
     ) -> tuple[Correction, ...]:
         """Read the headers of an answer; `limits` follow what they say of them."""
         readings = read_limits(headers, now=now, windows=self._profile.header_windows)
-        corrections = self._reconciler.observe(readings, beliefs, order=order)
+        corrections = self._reconciler.observe(readings, beliefs, present, order=order)
         for each in corrections:
             if each.limit is not None and each.limit > 0:
                 self._believed[each.place] = each.limit

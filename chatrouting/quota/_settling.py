@@ -86,13 +86,18 @@ class Settling:
         with core.lock:
             now = core.clock()
             room = core.room(reservation.candidate.deployment)
+            path = core.ledger.path([room.key])
             corrections = room.belief.told(
-                headers, reservation.beliefs, order=reservation.order, now=now_of_day
+                headers,
+                reservation.beliefs,
+                room.belief.beliefs(core.ledger.usage(path, now)),
+                order=reservation.order,
+                now=now_of_day,
             )
             external = {
                 each.place.dimension: each.external for each in corrections if each.external
             }
-            core.ledger.debit(core.ledger.path([room.key]), external, now)
+            core.ledger.debit(path, external, now)
             for dimension, amount in external.items():
                 core.metrics.count("external", "dimension", dimension, amount=amount)
             for each in corrections:

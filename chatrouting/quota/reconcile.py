@@ -3,7 +3,11 @@
 Headers are hints. They are rounded, late, for another window than they say, or not there. If the
 provider has counted more than was charged here, somebody else uses the key, and the difference is
 charged. If it has counted less, nothing is given back: the header may be old, or the provider may
-count later. Time plays no part: both counts are taken when the request was sent.
+count later.
+
+When the provider counted is not known: when the request came, or when its answer was over. So its
+count is compared with the larger of two of ours, when the request was sent and now. Otherwise our
+own requests of the time between would be taken for somebody else's.
 
 What follows is said, not done: a `Correction` tells what to charge and which limit to believe.
 """
@@ -34,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What was charged here, as it stood when a request was sent, that request included."""
+    """What was charged here at a time."""
 
     limit: float  #: As it is configured, without any headroom.
     used: float  #: Within the window.
@@ -91,6 +95,7 @@ class Reconciler:
         self,
         readings: Iterable[LimitReading],
         beliefs: Mapping[Place, Belief],
+        present: Mapping[Place, Belief],
         *,
         order: int,
     ) -> tuple[Correction, ...]:
@@ -98,7 +103,8 @@ class Reconciler:
 
         Args:
             readings: Of the response.
-            beliefs: When the request was sent.
+            beliefs: When the request was sent, itself included.
+            present: Now.
             order: Number of the request in the order of sending, from 0 on. A response to one that
                 was sent before the newest that was heard of is too old to say anything.
 
@@ -109,7 +115,10 @@ class Reconciler:
             return ()
         self._newest = order
         told = self._told(readings, beliefs)
-        return tuple(self._compare(place, each, beliefs[place]) for place, each in told.items())
+        return tuple(
+            self._compare(place, each, _most_used(beliefs[place], present.get(place)))
+            for place, each in told.items()
+        )
 
     def _told(
         self, readings: Iterable[LimitReading], beliefs: Mapping[Place, Belief]
@@ -154,6 +163,10 @@ class Reconciler:
             return None
         self._believed[place] = candidate
         return candidate
+
+
+def _most_used(sent: Belief, present: Belief | None) -> Belief:
+    return sent if present is None or present.used <= sent.used else present
 
 
 def _place(reading: LimitReading, beliefs: Mapping[Place, Belief]) -> Place | None:

@@ -25,8 +25,9 @@ def told(remaining, limit=1_000, *, scope="", dimension=TOTAL_TOKENS, window=60.
     )
 
 
-def observe(reconciler, *readings, used=300, limit=1_000, order=0, place=TOKENS):
-    return reconciler.observe(readings, {place: Belief(limit, used)}, order=order)
+def observe(reconciler, *readings, used=300, present=0, limit=1_000, order=0, place=TOKENS):
+    beliefs, now = {place: Belief(limit, used)}, {place: Belief(limit, present)}
+    return reconciler.observe(readings, beliefs, now, order=order)
 
 
 def openai(**settings):
@@ -41,6 +42,13 @@ def test_what_others_have_used_is_charged():
 def test_nothing_is_ever_given_back():
     """[quota R58] A provider that counts less may be late: that is drift, and no credit."""
     assert observe(openai(), told(900)) == (Correction(TOKENS, 0.0, 200),)
+
+
+def test_our_own_requests_of_the_meantime_are_not_taken_for_those_of_others():
+    """[quota R58] The provider may have counted when the request came, or when it was over."""
+    assert observe(openai(), told(550), used=300, present=450)[0].external == 0
+    assert observe(openai(), told(550), used=300, present=400)[0].external == 50
+    assert observe(openai(), told(550), used=450, present=10)[0].external == 0
 
 
 def test_a_difference_that_rounding_explains_is_none():
@@ -119,15 +127,15 @@ def test_a_limit_of_an_unknown_unit_is_told_by_its_ratio():
     ten = Place(REQUESTS, 10.1)  # as a profile keeps it, for the jitter
     beliefs = {MINUTE_OF_REQUESTS: Belief(120, 90), ten: Belief(20, 3)}
     reading = told(15, 20, dimension=REQUESTS, window=None)
-    assert azure.observe([reading], beliefs, order=0) == (Correction(ten, 2, -2),)
+    assert azure.observe([reading], beliefs, {}, order=0) == (Correction(ten, 2, -2),)
     del beliefs[ten]
-    assert azure.observe([reading], beliefs, order=1) == ()
+    assert azure.observe([reading], beliefs, {}, order=1) == ()
     for limit in (50, None):
         strange = told(15, limit, dimension=REQUESTS, window=None)
-        assert azure.observe([strange], beliefs, order=2) == ()
+        assert azure.observe([strange], beliefs, {}, order=2) == ()
     whole = told(20, 120, dimension=REQUESTS, window=None)
-    assert azure.observe([whole], beliefs, order=3)[0].external == 10
-    assert azure.observe([whole], {}, order=4) == ()
+    assert azure.observe([whole], beliefs, {}, order=3)[0].external == 10
+    assert azure.observe([whole], {}, {}, order=4) == ()
 
 
 @given(
