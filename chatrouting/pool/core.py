@@ -76,7 +76,7 @@ class Core(Generic[ClientT]):
         """Wait for a ticket.
 
         Args:
-            look: Picks; `is_patient=False` makes it take what is ready.
+            look: Picks, for a request with so many seconds of `patience`.
             accepts: Says whether a slot of an endpoint is of use.
             limit: The longest wait, in seconds.
 
@@ -86,10 +86,8 @@ class Core(Generic[ClientT]):
         refuses = self.policy.when_all_cooling == "raise"
         deadline = anyio.current_time() + limit
         while True:
-            found = look()
             left = deadline - anyio.current_time()
-            if isinstance(found, Cooling) and found.is_choice and found.wait > left:
-                found = look(is_patient=False)
+            found = look(patience=left)
             if isinstance(found, Ticket):
                 return found
             is_hopeless = left <= 0 or (found.wait > left and not found.is_busy)

@@ -195,7 +195,7 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         regions: Collection[str] | None = None,
         tokens: int | None = None,
         is_retry: bool = False,
-        is_patient: bool = True,
+        patience: float = math.inf,
     ) -> Ticket | Cooling:
         """Choose whom to ask.
 
@@ -205,7 +205,7 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             regions: Where the endpoint must be, in lower case; None for anywhere.
             tokens: What the request is thought to take, prompt and answer.
             is_retry: The request was tried before.
-            is_patient: It can wait for reserved throughput, if the policy says so.
+            patience: Seconds that it can wait for reserved throughput, if the policy says so.
 
         Returns:
             A ticket, to be given back once; or who is ready first, and when.
@@ -220,10 +220,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         with core.lock:
             now = core.clock()
             table = core.table
-            found = table.selection.select(
-                now, key=affinity_key, tokens=tokens, allows=allows, is_patient=is_patient
-            )
-            if isinstance(found, Cooling):
+            found = table.selection.select(now, affinity_key, tokens, allows, patience)
+            if type(found) is Cooling:
                 return replace(found, changes=core.room.changes)
             if core.retries is not None and not is_retry:
                 core.retries.note_request(now)

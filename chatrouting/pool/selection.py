@@ -99,20 +99,19 @@ class Selection:
     def select(
         self,
         now: float,
-        *,
         key: str | None,
         tokens: int | None,
         allows: Filter | None,
-        is_patient: bool,
+        patience: float,
     ) -> Member | Cooling:
-        """Choose a member.
+        """Choose a member. By position: keywords would cost a tenth of the choice.
 
         Args:
             now: The time.
             key: Of the conversation, for affinity.
             tokens: What the request is thought to take.
             allows: Says whether an endpoint may be asked; None lets all be asked.
-            is_patient: The request can wait for reserved throughput.
+            patience: Seconds that the request can wait for reserved throughput.
 
         Raises:
             NoEndpointAvailableError: If `allows` leaves nobody.
@@ -128,7 +127,7 @@ class Selection:
         if not ready:
             return self._when_nobody_is_ready(found.above, now)
         if self._has_preferences:
-            reserved = self._reserved_soon(found.above, now) if is_patient else None
+            reserved = self._reserved_soon(found.above, now, patience)
             if reserved is not None:
                 return reserved
             ready = self._preferred(ready, now, tokens or 0)
@@ -144,9 +143,9 @@ class Selection:
                 return near
         return ready
 
-    def _reserved_soon(self, tiers: Tiers, now: float) -> Cooling | None:
+    def _reserved_soon(self, tiers: Tiers, now: float, patience: float) -> Cooling | None:
         """Return the reserved member that is back so soon that waiting is better than paying."""
-        soon = now + self._policy.ptu_grace
+        soon = now + min(self._policy.ptu_grace, patience)
         reserved = [
             member
             for tier in tiers
