@@ -1,36 +1,62 @@
-"""The seam between routers and clients at which requests wait, such as those under a quota.
+"""The seam between routers and clients for which requests wait, such as those under a quota.
 
-A failover asks each candidate without waiting. If all of them refuse, it enters the queues of those
-that answer for `AdmissionQueue`, asks the one that offers admission first, and leaves the others.
+A failover asks each candidate without waiting. If all of them refuse, it asks those that answer for
+`AdmissionQueue` what they would wait for, and lets their desks wait for all of it at once. The
+client that is admitted first is asked again; the others are charged nothing.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, final, runtime_checkable
 
-from chatrouting.errors import RefusedLocallyError
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions
 
-#: Called by a queue that can admit the request now. True: taken; the queue charges it, and the next
-#: call that the request makes is admitted. False: another queue was first; nothing is charged.
-Offer: TypeAlias = Callable[[], bool]
 
+class AdmissionDesk(Protocol):
+    """Who admits requests; one desk may serve many clients."""
 
-class QueuePlace(Protocol):
-    """A request's place in a queue."""
+    async def wait_for_admission(
+        self,
+        wanted: Sequence[object],
+        tickets: dict[object, Any],
+        timeout: float | None,  # noqa: ASYNC109  # for desks that refuse what will not be in time
+    ) -> int:
+        """Wait until a request is admitted at one of several clients, and charge it there.
 
-    @property
-    def deadline(self) -> float:
-        """When the queue gives the request up, by the event loop's clock; infinity for never."""
+        Cancelled, it has charged nothing.
+
+        Args:
+            wanted: What the clients put into their `AdmissionRequest`s, at least one.
+            tickets: The request's, as in its `RequestScope`: where the admission is kept until the
+                client is called.
+            timeout: Seconds that are left of the request; None for no limit.
+
+        Returns:
+            Which of them admitted the request.
+
+        Raises:
+            RefusedLocallyError: If none will in time.
+        """
         ...
 
-    def refusal(self) -> RefusedLocallyError:
-        """Make the error for a wait that was in vain."""
+    def give_back(self, tickets: dict[object, Any]) -> None:
+        """Give back an admission that no call has used, if there is one."""
         ...
 
-    def leave(self) -> None:
-        """Give up the place, and an admission that no call has used. May be called repeatedly."""
-        ...
+
+@final
+@dataclass(frozen=True, slots=True)
+class AdmissionRequest:
+    """A request that may wait at a desk.
+
+    Attributes:
+        desk: Who admits it.
+        wanted: What for, in the desk's own terms.
+    """
+
+    desk: AdmissionDesk
+    wanted: object
 
 
 @runtime_checkable
@@ -41,23 +67,17 @@ class AdmissionQueue(Protocol):
     `current_scope().waits_together` is set: somebody further out waits for all candidates.
     """
 
-    def enter_queue(
-        self,
-        messages: tuple[ChatMessage, ...],
-        options: ChatOptions,
-        tickets: dict[object, Any],
-        offer: Offer,
-    ) -> QueuePlace | None:
-        """Join the queue.
+    def admission_requests(
+        self, messages: tuple[ChatMessage, ...], options: ChatOptions, *, is_streaming: bool
+    ) -> Sequence[AdmissionRequest]:
+        """Say what a call of this client would have to wait for.
 
         Args:
-            messages: Of the request.
-            options: Of the request.
-            tickets: The request's, as in its `RequestScope`: where an admission is kept until the
-                client is called.
-            offer: Called at most once with success, from the event loop that this is called in.
+            messages: What it would be called with.
+            options: Likewise.
+            is_streaming: How it would be called.
 
         Returns:
-            The place; None if this request may not wait here.
+            One request for each client inside that could answer; none if the call may not wait.
         """
         ...

@@ -167,7 +167,7 @@ class RouterCall:
             if self._has_failed:
                 self.release(None)
             if self._wait is not None:
-                self._wait.leave()
+                self._wait.give_back()
         return result
 
     def _begin(self) -> None:
@@ -198,7 +198,7 @@ class RouterCall:
     async def _end_failed(self, error: BaseException) -> Never:
         """Tell of the end of a request that raises, and raise."""
         if self._wait is not None:
-            self._wait.leave()
+            self._wait.give_back()
         if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
             raise error
         try:
@@ -349,10 +349,12 @@ class RouterCall:
     async def _wait_or_end(self) -> Target:
         """Wait for whoever has refused; with nobody to wait for, raise what the request raises."""
         if self.settings.failover is not None and self.number and self._may_wait():
-            self._wait = JointWait(self._refused, self.tickets)
-            granted = await self._wait.granted(self.own_deadline, self._baseline)
-            if granted is not None:
-                return granted
+            self._wait = JointWait(
+                self._refused, self.tickets, is_streaming=self.context.is_streaming
+            )
+            target = await self._wait.admitted(self.own_deadline, self._baseline)
+            if target is not None:
+                return target
         if self.number:
             raise self._final_error(None)
         raise NoClientSelectedError(

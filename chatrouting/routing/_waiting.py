@@ -1,96 +1,51 @@
 """Waiting for all candidates at once, after each of them has refused."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, final
+from functools import partial
+from typing import Any, Final
 
 import anyio
 
 from chatrouting._limits import LimitExpired, run_within
-from chatrouting.admission import AdmissionQueue, Offer, QueuePlace
+from chatrouting.admission import AdmissionDesk, AdmissionQueue, AdmissionRequest
 from chatrouting.client import ChatClient
-from chatrouting.errors import RefusedLocallyError
-from chatrouting.messages import ChatMessage
-from chatrouting.options import ChatOptions
 from chatrouting.routing._errors import request_timeout
 from chatrouting.routing.context import Target
 
+_NOBODY: Final = -1
+
 
 def queue_of(client: ChatClient) -> AdmissionQueue | None:
-    """Return the queue of a client at which requests may wait."""
+    """Return the queue of a client for which requests may wait."""
     queue: Any = client.get_service(AdmissionQueue)
     return queue if isinstance(queue, AdmissionQueue) else None
 
 
-@final
-class Places:
-    """One request's places in several queues, as one place."""
-
-    def __init__(self, places: Sequence[QueuePlace]) -> None:
-        self._places = places
-
-    @property
-    def deadline(self) -> float:
-        """When the last queue gives the request up."""
-        return max(place.deadline for place in self._places)
-
-    def refusal(self) -> RefusedLocallyError:
-        """Make the error of the queue that was entered first."""
-        return self._places[0].refusal()
-
-    def leave(self) -> None:
-        """Leave all queues."""
-        for place in self._places:
-            place.leave()
-
-
-def enter_queues(
-    clients: Sequence[ChatClient],
-    messages: tuple[ChatMessage, ...],
-    options: ChatOptions,
-    tickets: dict[object, Any],
-    offer: Offer,
-) -> Places | None:
-    """Enter the queues of all clients that have one; None if there is none that may be entered."""
-    queues = [queue for queue in map(queue_of, clients) if queue is not None]
-    entered = [queue.enter_queue(messages, options, tickets, offer) for queue in queues]
-    places = [place for place in entered if place is not None]
-    return Places(places) if places else None
-
-
-@final
 class JointWait:
-    """The wait of one request at the clients that have refused it."""
+    """The wait of one request for the clients that have refused it."""
 
-    def __init__(self, targets: Sequence[Target], tickets: dict[object, Any]) -> None:
-        """Enter the queues.
+    def __init__(
+        self, targets: Sequence[Target], tickets: dict[object, Any], *, is_streaming: bool
+    ) -> None:
+        """Ask the clients what they would wait for.
 
         Args:
             targets: What was refused: clients, and what each was given.
             tickets: The request's.
+            is_streaming: The request is for a stream.
         """
-        self._granted: Target | None = None
-        self._offered = anyio.Event()
-        self._places: list[tuple[Target, QueuePlace]] = []
+        self._targets: list[Target] = []
+        self._requests: list[AdmissionRequest] = []
+        self._tickets = tickets
         for target in {id(each[0]): each for each in targets}.values():
             queue = queue_of(target[0])
-            if self._granted is None and queue is not None:
-                place = queue.enter_queue(target[2], target[3], tickets, self._offer_to(target))
-                if place is not None:
-                    self._places.append((target, place))
+            if queue is not None:
+                asked = queue.admission_requests(target[2], target[3], is_streaming=is_streaming)
+                self._requests += asked
+                self._targets += [target] * len(asked)
 
-    def _offer_to(self, target: Target) -> Offer:
-        def offer() -> bool:
-            if self._granted is not None:
-                return False
-            self._granted = target
-            self._offered.set()
-            return True
-
-        return offer
-
-    async def granted(self, deadline: float | None, baseline: int) -> Target | None:
-        """Wait for the first admission, and return whose it is; None if there is no queue.
+    async def admitted(self, deadline: float | None, baseline: int) -> Target | None:
+        """Wait for the first admission, and return whose it is; None if nobody may be waited for.
 
         Args:
             deadline: When the request ends, where this router is the one to enforce it.
@@ -98,27 +53,59 @@ class JointWait:
 
         Raises:
             RequestTimeoutError: If the time of the request ran out.
-            RefusedLocallyError: If all queues have given the request up.
+            RefusedLocallyError: If no desk will admit the request.
         """
-        if not self._places:
+        if not self._requests:
             return None
-        places = Places([place for _, place in self._places])
-        ends = min(places.deadline, math.inf if deadline is None else deadline)
+        if deadline is None:
+            return self._targets[await self._wait(None)]
+        left = max(0.0, deadline - anyio.current_time())
         try:
-            await run_within(ends, self._offered.wait, baseline)
+            return self._targets[await run_within(deadline, partial(self._wait, left), baseline)]
         except LimitExpired as expired:
-            is_over = deadline is not None and ends >= deadline
-            error = expired.caused(
-                request_timeout("while it waited") if is_over else places.refusal()
-            )
-            if self._granted is None:  # else it came at the last moment
-                raise error from error.__cause__
-        for target, place in self._places:
-            if target is not self._granted:
-                place.leave()
-        return self._granted
+            error = expired.caused(request_timeout("while it waited for room"))
+        raise error
 
-    def leave(self) -> None:
-        """Leave all queues; an admission that was used stays."""
-        for _, place in self._places:
-            place.leave()
+    def give_back(self) -> None:
+        """Give back what was admitted and not used."""
+        for desk in self._desks().values():
+            desk.give_back(self._tickets)
+
+    def _desks(self) -> dict[int, AdmissionDesk]:
+        return {id(request.desk): request.desk for request in self._requests}
+
+    async def _wait(self, timeout: float | None) -> int:  # noqa: ASYNC109  # for the desk to see
+        desks = list(self._desks().values())
+        if len(desks) == 1:
+            return await self._wait_at(desks[0], timeout)
+        return await self._race(desks, timeout)
+
+    async def _wait_at(self, desk: AdmissionDesk, timeout: float | None) -> int:  # noqa: ASYNC109
+        here = [index for index, request in enumerate(self._requests) if request.desk is desk]
+        wanted = [self._requests[index].wanted for index in here]
+        return here[await desk.wait_for_admission(wanted, self._tickets, timeout)]
+
+    async def _race(self, desks: Sequence[AdmissionDesk], timeout: float | None) -> int:  # noqa: ASYNC109
+        """Wait at several desks; the first wins, and what a second admits is given back."""
+        winner = _NOBODY
+        errors: list[Exception] = []
+
+        async def wait(desk: AdmissionDesk) -> None:
+            nonlocal winner
+            try:
+                index = await self._wait_at(desk, timeout)
+            except Exception as error:  # noqa: BLE001  # raised if nobody admits
+                errors.append(error)
+                return
+            if winner == _NOBODY:
+                winner = index
+                group.cancel_scope.cancel()
+            else:
+                desk.give_back(self._tickets)
+
+        async with anyio.create_task_group() as group:
+            for desk in desks:
+                group.start_soon(wait, desk)
+        if winner == _NOBODY:
+            raise errors[0]
+        return winner

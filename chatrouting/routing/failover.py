@@ -1,12 +1,11 @@
 """The router that selects again when a client fails before anything reached the caller."""
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
-from chatrouting.admission import Offer, QueuePlace
+from chatrouting.admission import AdmissionRequest
 from chatrouting.errors import ConfigurationError
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, check_count, check_timeout
@@ -18,7 +17,7 @@ from chatrouting.routing._settings import (
     Selector,
     ShouldFailover,
 )
-from chatrouting.routing._waiting import enter_queues
+from chatrouting.routing._waiting import queue_of
 from chatrouting.routing.context import RoutingContext
 from chatrouting.routing.router import RoutingChatClient
 
@@ -106,22 +105,22 @@ class FailoverChatClient(RoutingChatClient):
         """The limit given at construction."""
         return self._failover.maximum_attempts
 
-    def enter_queue(
-        self,
-        messages: tuple[ChatMessage, ...],
-        options: ChatOptions,
-        tickets: dict[object, Any],
-        offer: Offer,
-    ) -> QueuePlace | None:
-        """Enter the queues of all routes that have one; see `chatrouting.admission`.
+    def admission_requests(
+        self, messages: tuple[ChatMessage, ...], options: ChatOptions, *, is_streaming: bool
+    ) -> Sequence[AdmissionRequest]:
+        """Say what the routes would wait for; see `chatrouting.admission`.
 
         Args:
             messages: Of the request.
             options: Of the request.
-            tickets: The request's.
-            offer: Called when a route could answer now.
+            is_streaming: Whether it is for a stream.
         """
-        return enter_queues(self._routes.clients, messages, options, tickets, offer)
+        queues = [queue for queue in map(queue_of, self._routes.clients) if queue is not None]
+        asked = [
+            queue.admission_requests(messages, options, is_streaming=is_streaming)
+            for queue in queues
+        ]
+        return [request for requests in asked for request in requests]
 
     def may_select_again(self, context: RoutingContext) -> bool:  # noqa: ARG002  # for overrides
         """Say whether the policy has anything left to select, so that hooks know the last attempt.

@@ -1,12 +1,14 @@
 """Waiting for all candidates at once, after each of them has refused the request."""
 
 import math
+from dataclasses import dataclass
 
 import anyio
 import pytest
 
 from chatrouting import (
     AttemptOutcome,
+    ChatMessage,
     ChatOptions,
     DelegatingChatClient,
     FailoverChatClient,
@@ -16,6 +18,7 @@ from chatrouting import (
     RoutingHints,
     Selection,
 )
+from chatrouting.admission import AdmissionRequest
 from chatrouting.errors import (
     InternalServerError,
     QuotaExceededError,
@@ -30,45 +33,66 @@ COMPLETED = AttemptOutcome.COMPLETED
 FAILED = AttemptOutcome.FAILED
 
 
-class Place:
-    """A place in the queue of a `Gated` client."""
+class Desk:
+    """Admits one request at a time, when it is opened."""
 
-    def __init__(self, gated, request, tickets, offer):
-        self.gated, self.request, self.tickets, self.offer = gated, request, tickets, offer
-        self.deadline = gated.deadline
-        self.has_left = False
+    def __init__(self, patience=math.inf):
+        self.patience = patience
+        self.opened = anyio.Event()
+        self.admits = None
+        self.waiting = []
+        self.timeouts = []
+        self.charged = []
+        self.given_back = 0
+        self.was_cancelled = False
 
-    def refusal(self):
-        return QuotaExceededError(f"{self.gated.name} has no room", retry_after=9.0)
+    async def wait_for_admission(self, wanted, tickets, timeout):
+        self.waiting.append(list(wanted))
+        self.timeouts.append(timeout)
+        try:
+            with anyio.move_on_after(self.patience):
+                await self.opened.wait()
+        except BaseException:
+            self.was_cancelled = True
+            raise
+        if self.admits is None:
+            raise QuotaExceededError("waited in vain", retry_after=9.0)
+        self.charged.append(self.admits.name)
+        tickets[self.admits] = self
+        return [each.client for each in wanted].index(self.admits)
 
-    def leave(self):
-        self.has_left = True
-        self.tickets.pop(self.gated, None)
+    def give_back(self, tickets):
+        for client in [client for client, desk in tickets.items() if desk is self]:
+            self.given_back += 1
+            del tickets[client]
+
+    def open(self, client):
+        """Let the request that waits in, at one client."""
+        self.admits = client
+        self.opened.set()
+
+
+@dataclass
+class Wanted:
+    """What a `Gated` client would wait for."""
+
+    client: "Gated"
+    messages: tuple[ChatMessage, ...]
+    options: ChatOptions
+    is_streaming: bool
 
 
 class Gated(DelegatingChatClient):
-    """Admits a request only if it was offered admission, by `open`."""
+    """Admits a request only if its desk has."""
 
-    def __init__(self, name, inner=None, *, deadline=math.inf, takes=True):
+    def __init__(self, name, desk, inner=None, *, takes=True):
         super().__init__(inner or ScriptedChatClient(name))
-        self.name, self.deadline, self.takes = name, deadline, takes
-        self.places = []
-        self.charged = 0
+        self.name, self.desk, self.takes = name, desk, takes
         self.saw_others_wait = []
 
-    def enter_queue(self, messages, options, tickets, offer):
-        if not self.takes:
-            return None
-        self.places.append(Place(self, (messages, options), tickets, offer))
-        return self.places[-1]
-
-    def open(self):
-        """Offer admission to the first that waits; say whether it was taken."""
-        place = next(place for place in self.places if not place.has_left)
-        if taken := place.offer():
-            self.charged += 1
-            place.tickets[self] = True
-        return taken
+    def admission_requests(self, messages, options, *, is_streaming):
+        wanted = Wanted(self, messages, options, is_streaming)
+        return [AdmissionRequest(self.desk, wanted)] if self.takes else []
 
     def _check(self):
         scope = current_scope()
@@ -85,74 +109,117 @@ class Gated(DelegatingChatClient):
         return super().get_streaming_response(messages, options)
 
 
-async def waiting_for(*clients):
-    """Wait until each client has a request in its queue."""
-    while not all(client.places for client in clients):
+async def waiting_at(*desks):
+    """Wait until a request waits at each desk."""
+    while not all(desk.waiting for desk in desks):
         await anyio.lowlevel.checkpoint()
 
 
-async def test_a_refused_request_is_invoked_again_where_it_is_admitted_first(answer, log):
-    """Rule 15: the refusals are not terminal, the granted client gets a record of its own."""
-    a, b = Gated("a"), Gated("b")
-    router = OrderedFailoverChatClient({"a": a, "b": b}, on_routing_update=log)
-    answers = []
+async def asked_while(answer, router, desks, act):
+    """Ask a router, act once the request waits, and return the answer or the error."""
+    results = []
 
     async def ask():
-        answers.append(await answer(router))
+        try:
+            results.append(await answer(router))
+        except Exception as error:  # noqa: BLE001  # for the test to look at
+            results.append(error)
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
-        await waiting_for(a, b)
-        assert b.open()
-        assert not a.open()
+        await waiting_at(*desks)
+        act(group)
+    return results[0] if results else None
 
-    assert answers[0].text == "b"
-    assert [(each.route, each.outcome) for each in log.attempts] == [
-        ("a", REFUSED),
-        ("b", REFUSED),
-        ("b", COMPLETED),
+
+async def test_a_refused_request_is_invoked_again_where_it_is_admitted_first(answer, log, mode):
+    """Rule 15: the refusals are not terminal, the admitted client gets a record of its own."""
+    desk = Desk()
+    a, b = Gated("a", desk), Gated("b", desk)
+    router = OrderedFailoverChatClient({"a": a, "b": b}, on_routing_update=log)
+    response = await asked_while(answer, router, [desk], lambda _: desk.open(b))
+
+    assert response.text == "b"
+    assert [(each.route, each.outcome, each.number) for each in log.attempts] == [
+        ("a", REFUSED, 1),
+        ("b", REFUSED, 2),
+        ("b", COMPLETED, 3),
     ]
     assert log.terminals == [False, False, True]
-    assert [each.number for each in log.attempts] == [1, 2, 3]
-    assert (a.charged, b.charged) == (0, 1)
-    assert a.places[0].has_left
+    [wanted] = desk.waiting
+    assert [each.client for each in wanted] == [a, b]
+    assert {each.is_streaming for each in wanted} == {mode == "streaming"}
+    assert desk.charged == ["b"]
+    assert desk.given_back == 0
     assert a.saw_others_wait == [True]
 
 
-async def test_an_admission_taken_by_nobody_is_given_back(mode, answer):
-    """The caller gives up in the moment in which it is admitted."""
-    a = Gated("a")
-    router = OrderedFailoverChatClient([a])
-    async with anyio.create_task_group() as group:
-        group.start_soon(answer, router)
-        await waiting_for(a)
-        assert a.open()
+async def test_several_desks_race_and_one_charges(answer):
+    first, second = Desk(), Desk()
+    router = OrderedFailoverChatClient([Gated("a", first), b := Gated("b", second)])
+    response = await asked_while(answer, router, [first, second], lambda _: second.open(b))
+
+    assert response.text == "b"
+    assert (first.charged, second.charged) == ([], ["b"])
+    assert first.was_cancelled
+
+
+async def test_what_a_second_desk_admits_in_the_same_moment_is_given_back(answer):
+    first, second = Desk(), Desk()
+    router = OrderedFailoverChatClient([a := Gated("a", first), b := Gated("b", second)])
+
+    def open_both(_):
+        first.open(a)
+        second.open(b)
+
+    response = await asked_while(answer, router, [first, second], open_both)
+
+    assert response.text in ("a", "b")
+    assert len(first.charged) + len(second.charged) - first.given_back - second.given_back == 1
+
+
+async def test_a_desk_that_refuses_leaves_the_others_waiting(answer):
+    first, second = Desk(patience=0), Desk()
+    router = OrderedFailoverChatClient([Gated("a", first), b := Gated("b", second)])
+    response = await asked_while(answer, router, [first, second], lambda _: second.open(b))
+
+    assert response.text == "b"
+
+
+async def test_an_admission_is_used_or_given_back(answer):
+    """The caller gives up in the moment in which the request is admitted."""
+    desk = Desk()
+    a = Gated("a", desk)
+
+    def admit_and_cancel(group):
+        desk.open(a)
         group.cancel_scope.cancel()
 
-    assert a.places[0].has_left
-    assert a.places[0].tickets == {}
+    await asked_while(answer, OrderedFailoverChatClient([a]), [desk], admit_and_cancel)
+    assert len(desk.charged) == desk.given_back + len(a.inner.calls)
 
 
-async def test_a_cancelled_wait_leaves_all_queues(answer):
-    a, b = Gated("a"), Gated("b")
-    async with anyio.create_task_group() as group:
-        group.start_soon(answer, OrderedFailoverChatClient([a, b]))
-        await waiting_for(a, b)
-        group.cancel_scope.cancel()
+async def test_a_cancelled_wait_charges_nothing(answer):
+    desk = Desk()
+    router = OrderedFailoverChatClient([Gated("a", desk), Gated("b", desk)])
+    await asked_while(answer, router, [desk], lambda group: group.cancel_scope.cancel())
 
-    assert a.places[0].has_left
-    assert b.places[0].has_left
+    assert desk.was_cancelled
+    assert desk.charged == []
 
 
 @pytest.mark.virtual_time
-async def test_a_wait_in_vain_raises_what_the_queue_says(answer, log):
-    a = Gated("a", deadline=anyio.current_time() + 5)
-    b = Gated("b", deadline=anyio.current_time() + 7)
+@pytest.mark.parametrize("patience", [(5, 5), (5, 7)])
+async def test_a_wait_in_vain_raises_what_the_first_desk_says(patience, answer, log):
+    desks = [Desk(each) for each in patience]
+    router = OrderedFailoverChatClient(
+        [Gated("a", desks[0]), Gated("b", desks[1])], on_routing_update=log
+    )
     started = anyio.current_time()
-    with pytest.raises(QuotaExceededError) as raised:
-        await answer(OrderedFailoverChatClient([a, b], on_routing_update=log))
+    with pytest.raises(QuotaExceededError, match="in vain") as raised:
+        await answer(router)
 
-    assert anyio.current_time() - started == pytest.approx(7)
+    assert anyio.current_time() - started == pytest.approx(max(patience))
     assert raised.value.retry_after == 9.0
     assert log.outcomes == [REFUSED, REFUSED]
     assert log.terminals == [False, False]
@@ -160,19 +227,20 @@ async def test_a_wait_in_vain_raises_what_the_queue_says(answer, log):
 
 @pytest.mark.virtual_time
 async def test_the_deadline_of_the_request_bounds_the_wait(answer):
-    a = Gated("a")
+    desk = Desk()
     options = ChatOptions(routing=RoutingHints(timeout=3.0))
     started = anyio.current_time()
     with pytest.raises(RequestTimeoutError):
-        await answer(OrderedFailoverChatClient([a]), "Hi", options)
+        await answer(OrderedFailoverChatClient([Gated("a", desk)]), "Hi", options)
 
     assert anyio.current_time() - started == pytest.approx(3)
-    assert a.places[0].has_left
+    assert desk.timeouts == [pytest.approx(3)]
+    assert desk.was_cancelled
 
 
 async def test_without_a_queue_the_last_refusal_is_raised(answer, log):
     refused = ScriptedChatClient(fails(RefusedLocallyError("full", retry_after=2.0)))
-    a = Gated("a", takes=False)
+    a = Gated("a", Desk(), takes=False)
     with pytest.raises(RefusedLocallyError, match="full"):
         await answer(OrderedFailoverChatClient([a, refused], on_routing_update=log))
 
@@ -180,114 +248,83 @@ async def test_without_a_queue_the_last_refusal_is_raised(answer, log):
 
 
 async def test_nobody_waits_once_a_provider_was_asked(answer, log):
-    a, failing = Gated("a"), ScriptedChatClient(fails(InternalServerError("down")))
+    desk, failing = Desk(), ScriptedChatClient(fails(InternalServerError("down")))
     with pytest.raises(InternalServerError):
-        await answer(OrderedFailoverChatClient([failing, a], on_routing_update=log))
+        await answer(OrderedFailoverChatClient([failing, Gated("a", desk)], on_routing_update=log))
 
-    assert a.places == []
+    assert desk.waiting == []
     assert log.terminals == [False, True]
 
 
 async def test_a_router_that_selects_once_leaves_waiting_to_its_client(answer):
-    a = Gated("a")
+    a = Gated("a", Desk())
     with pytest.raises(QuotaExceededError):
         await answer(RoutingChatClient(lambda _: a))
 
-    assert a.places == []
+    assert a.desk.waiting == []
     assert a.saw_others_wait == [False]
 
 
 async def test_a_router_within_refuses_and_the_outermost_waits_for_all(answer, log):
-    a, b, c = Gated("a"), Gated("b"), Gated("c")
+    desk = Desk()
+    a, b, c = (Gated(name, desk) for name in "abc")
     inner = OrderedFailoverChatClient({"a": a, "b": b})
     router = OrderedFailoverChatClient({"inner": inner, "c": c}, on_routing_update=log)
-    answers = []
+    response = await asked_while(answer, router, [desk], lambda _: desk.open(b))
 
-    async def ask():
-        answers.append(await answer(router))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask)
-        await waiting_for(a, b, c)
-        assert b.open()
-
-    assert answers[0].text == "b"
+    assert response.text == "b"
     assert [(each.route, each.outcome) for each in log.attempts] == [
         ("inner", REFUSED),
         ("c", REFUSED),
         ("inner", COMPLETED),
     ]
-    assert (a.charged, b.charged, c.charged) == (0, 1, 0)
+    assert [each.client for each in desk.waiting[0]] == [a, b, c]
+    assert desk.charged == ["b"]
 
 
-async def test_the_granted_client_gets_what_its_refused_call_was_given(answer):
-    a = Gated("a", ScriptedChatClient("late"))
+async def test_the_admitted_client_gets_what_its_refused_call_was_given(answer):
+    desk = Desk()
+    a = Gated("a", desk, ScriptedChatClient("late"))
     shaped = ChatOptions(model="shaped")
     choices = iter([Selection(a, shaped, "shorter"), None])
     router = FailoverChatClient(lambda _: next(choices))
-    async with anyio.create_task_group() as group:
-        group.start_soon(answer, router)
-        await waiting_for(a)
-        assert a.places[0].request[1] is shaped
-        a.open()
+    await asked_while(answer, router, [desk], lambda _: desk.open(a))
 
+    assert desk.waiting[0][0].options is shaped
     [call] = a.inner.calls
     assert (call.options, call.messages[0].text) == (shaped, "shorter")
 
 
 async def test_a_client_that_fails_after_its_admission_ends_the_request(answer, log):
-    a = Gated("a", ScriptedChatClient(fails(InternalServerError("down"))))
+    desk = Desk()
+    a = Gated("a", desk, ScriptedChatClient(fails(InternalServerError("down"))))
     router = OrderedFailoverChatClient([a], on_routing_update=log)
-    errors = []
+    error = await asked_while(answer, router, [desk], lambda _: desk.open(a))
 
-    async def ask():
-        with pytest.raises(InternalServerError) as raised:
-            await answer(router)
-        errors.append(raised.value)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask)
-        await waiting_for(a)
-        a.open()
-
-    assert len(errors) == 1
+    assert isinstance(error, InternalServerError)
     assert log.outcomes == [REFUSED, FAILED]
     assert log.terminals == [False, True]
 
 
-async def test_a_client_that_refuses_after_its_offer_is_not_waited_for_again(answer, log):
+async def test_a_client_that_refuses_after_its_admission_is_not_waited_for_again(answer, log):
     class Forgetful(Gated):
-        def open(self):
-            return self.places[0].offer()
+        def _check(self):
+            raise QuotaExceededError("forgotten")
 
-    a = Forgetful("a")
-    errors = []
+    desk = Desk()
+    a = Forgetful("a", desk)
+    router = OrderedFailoverChatClient([a], on_routing_update=log)
+    error = await asked_while(answer, router, [desk], lambda _: desk.open(a))
 
-    async def ask():
-        with pytest.raises(QuotaExceededError) as raised:
-            await answer(OrderedFailoverChatClient([a], on_routing_update=log))
-        errors.append(raised.value)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask)
-        await waiting_for(a)
-        a.open()
-
-    assert len(errors) == 1
+    assert isinstance(error, QuotaExceededError)
     assert log.outcomes == [REFUSED, REFUSED]
     assert log.terminals == [False, True]
+    assert desk.given_back == 1
 
 
 async def test_a_retry_waits_for_its_client(answer):
-    a = Gated("a", ScriptedChatClient("yes"))
-    answers = []
+    desk = Desk()
+    a = Gated("a", desk)
+    response = await asked_while(answer, RetryChatClient(a), [desk], lambda _: desk.open(a))
 
-    async def ask():
-        answers.append(await answer(RetryChatClient(a)))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(ask)
-        await waiting_for(a)
-        a.open()
-
-    assert answers[0].text == "yes"
+    assert response.text == "a"
