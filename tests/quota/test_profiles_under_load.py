@@ -10,6 +10,7 @@ from chatrouting.messages import as_messages
 from chatrouting.options import ChatOptions
 from chatrouting.quota.charging import OUTPUT_CAP
 from chatrouting.quota.estimate import Estimator, QuoteTarget
+from chatrouting.quota.headers import read_limits
 from chatrouting.quota.ledger import Denial, Ledger
 from chatrouting.quota.limits import (
     INPUT_TOKENS,
@@ -20,8 +21,9 @@ from chatrouting.quota.limits import (
     keys_of,
 )
 from chatrouting.quota.profiles import provider_profile
+from chatrouting.quota.reconcile import Belief, Place, Reconciler
 from chatrouting.usage import Usage
-from tests.quota._provider_limiter import COUNTING, Arrival, ProviderLimiter, Refusal
+from tests.quota._provider_limiter import COUNTING, START, Arrival, ProviderLimiter, Refusal
 
 LIMITS = {
     "openai": {REQUESTS: 600, TOTAL_TOKENS: 300_000},
@@ -96,8 +98,8 @@ class Backlog:
             headroom=0.03,
         )
         scope = profile.scope(**dict.fromkeys(profile.scope_parts, "x"))
-        self._ledger = Ledger(lambda _: bucket)
-        self._path = self._ledger.path(keys_of(scope=scope))
+        self.ledger = Ledger(lambda _: bucket)
+        self.path = self.ledger.path(keys_of(scope=scope))
         self._knowledge = knowledge(profile)
         self._rng = Random(1)
         self._seconds = seconds
@@ -112,6 +114,12 @@ class Backlog:
             now, _, act = heapq.heappop(self._events)
             act(now)
         return self.provider.utilisation(self._seconds)
+
+    def was_sent(self, hold, now):
+        """Look at a request that is sent."""
+
+    def was_answered(self, hold, now):
+        """Look at an answer that has come, whole."""
 
     def _push(self, time, act):
         self._count += 1
@@ -129,12 +137,13 @@ class Backlog:
     def _offer(self, now):
         request = self._next
         quote, charges = self._knowledge.charges(request, now)
-        hold = self._ledger.admit(self._path, charges, now)
+        hold = self.ledger.admit(self.path, charges, now)
         if isinstance(hold, Denial):
             assert not hold.is_too_large
             # What is settled meanwhile may make room before.
             self._push(now + min(hold.wait, 0.25), self._offer)
             return
+        self.was_sent(hold, now)
         self._next = self._request()
         # The way there takes its time, and not always the same.
         arrives = now + self._rng.uniform(0.02, 0.1)
@@ -144,7 +153,7 @@ class Backlog:
     def _send(self, hold, quote, request, now):
         admission = self.provider.arrive(request.arrival, now)
         if isinstance(admission, Refusal):
-            self._ledger.settle(hold, None, now, failed=True)
+            self.ledger.settle(hold, None, now, failed=True)
             return
         seconds = 0.3 + request.output / 80
         for part in range(4):
@@ -157,10 +166,11 @@ class Backlog:
 
     def _finish(self, hold, quote, admission, now):
         self.provider.finish(admission, now)
+        self.was_answered(hold, now)
         usage = Usage(
             input_tokens=admission.arrival.input_tokens, output_tokens=admission.generated
         )
-        self._ledger.settle(hold, self._knowledge.actual(quote, usage, now), now)
+        self.ledger.settle(hold, self._knowledge.actual(quote, usage, now), now)
 
 
 @pytest.mark.parametrize("name", LIMITS)
@@ -177,3 +187,38 @@ def test_what_is_estimated_is_used_and_never_exceeded(name):
     backlog = Backlog(name, Guess)
     assert backlog.run() >= 0.85
     assert (backlog.provider.refused, backlog.provider.admitted > 300) == (0, True)
+
+
+class Listening(Backlog):
+    """Charges what the headers of whole answers seem to say of others."""
+
+    def __init__(self, name):
+        super().__init__(name, Truth)
+        self._profile = provider_profile(name)
+        self._reconciler = Reconciler(self._profile)
+        self._sent = {}
+
+    def was_sent(self, hold, now):
+        self._sent[hold] = len(self._sent), self._beliefs(now)
+
+    def was_answered(self, hold, now):
+        order, beliefs = self._sent[hold]
+        headers = self.provider.headers(now)
+        readings = read_limits(headers, now=START, windows=self._profile.header_windows)
+        present = self._beliefs(now)
+        for each in self._reconciler.observe(readings, beliefs, present, order=order):
+            self.ledger.debit(self.path, {each.place.dimension: each.external}, now)
+
+    def _beliefs(self, now):
+        return {
+            Place(each.limit.dimension, each.limit.window): Belief(each.limit.amount, each.used)
+            for each in self.ledger.usage(self.path, now)
+        }
+
+
+@pytest.mark.parametrize("name", ["openai", "azure", "anthropic", "mistral"])
+def test_listening_costs_nothing_while_nobody_else_uses_the_key(name):
+    """[quota R58] Requests of the meantime, rounding and jitter are not taken for other clients."""
+    backlog = Listening(name)
+    assert backlog.run() >= 0.95
+    assert backlog.provider.refused == 0
