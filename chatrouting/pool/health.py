@@ -27,13 +27,14 @@ class Health:
     """The transitions of all members of a pool."""
 
     __slots__ = (
-        "_backoff",
         "_chance",
         "_eject_limit",
+        "_faults",
         "_members",
         "_parking",
         "_policy",
         "_selection",
+        "_throttling",
     )
 
     def __init__(
@@ -55,7 +56,12 @@ class Health:
         self._selection = selection
         self._policy = policy
         self._chance = chance
-        self._backoff = policy.backoff
+        self._throttling = policy.backoff
+        self._faults = ExponentialBackoff(
+            initial=policy.transient_cooldown,
+            factor=policy.backoff_factor,
+            maximum=policy.max_transient_cooldown or policy.transient_cooldown,
+        )
         self._parking = ExponentialBackoff(
             initial=policy.member_fault_cooldown, factor=2.0, maximum=policy.member_fault_max
         )
@@ -156,7 +162,7 @@ class Health:
         else:
             if is_fresh:
                 member.consecutive_429s += 1
-            seconds = max(hint, self._backoff.bound(max(1, member.consecutive_429s)))
+            seconds = max(hint, self._throttling.bound(max(1, member.consecutive_429s)))
             seconds *= self._jitter()
         for mate in member.mates:
             mate.consecutive_429s = max(mate.consecutive_429s, member.consecutive_429s)
@@ -172,11 +178,8 @@ class Health:
         """Let a member rest that failed, unless too many do; return for how long."""
         policy = self._policy
         member.consecutive_faults += is_fresh
-        seconds = policy.transient_cooldown
-        if policy.max_transient_cooldown is not None:
-            seconds *= max(1, member.consecutive_faults)
-            seconds = min(seconds, policy.max_transient_cooldown)
-        seconds = max(hint, seconds) * self._jitter()
+        seconds = max(hint, self._faults.bound(max(1, member.consecutive_faults)))
+        seconds *= self._jitter()
         if self._may_leave_out(member, now):
             member.faulted_until = max(member.faulted_until, now + seconds)
             member.needs_probe |= policy.probe_concurrency is not None

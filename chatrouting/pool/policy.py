@@ -33,8 +33,8 @@ class PoolPolicy:
         max_retry_after: this.
         success_streak: So many successes in a row make the next rest short again.
         transient_cooldown: A member that failed rests this long.
-        max_transient_cooldown: It rests so much longer after each further failure without a streak
-            of successes between, up to this.
+        max_transient_cooldown: It rests `backoff_factor` times longer after each further failure
+            without a streak of successes between, up to this. None: always the same.
         cooldown_jitter: Rests are longer by a random part, up to this one.
         honour_retry_after_on: Statuses whose hints count.
         epochs: What began before a member's last failure neither counts as another failure nor as
@@ -138,7 +138,7 @@ class PoolPolicy:
         """Return the policy for a service that has to answer: all that helps and costs nothing."""
         return cls(
             max_retry_after=3600.0,
-            max_transient_cooldown=120.0,
+            max_transient_cooldown=180.0,
             cooldown_jitter=0.1,
             member_fault="rotate",
             ptu_exact_hint=True,
