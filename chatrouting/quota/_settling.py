@@ -162,9 +162,10 @@ class Settling:
         share = candidate.deployment.share_of(candidate.quote, costs)
         room.dispatcher.line.correct(candidate, share - candidate.cost)
         metrics = self._core.metrics
-        for dimension, charged in candidate.costs.items():
-            metrics.count("reserved", "dimension", dimension, amount=charged)
-            metrics.count("settled", "dimension", dimension, amount=costs.get(dimension, 0.0))
+        for name, amounts in (("reserved", candidate.costs), ("settled", costs)):
+            for dimension, amount in amounts.items():
+                if amount:
+                    metrics.count(name, "dimension", dimension, amount=amount)
         return freed
 
     def _learn(self, reservation: Reservation, ending: Ending, now: float) -> None:
