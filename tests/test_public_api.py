@@ -24,6 +24,7 @@ PUBLIC = [
     "chatrouting",
     "chatrouting.admission",
     "chatrouting.errors",
+    "chatrouting.pool",
     "chatrouting.semantic",
     "chatrouting.stream",
     "chatrouting.sync",

@@ -5,7 +5,7 @@ faults that nobody would miss; `PoolPolicy.resilient()` adds what contradicts th
 and is better for it; `PoolPolicy.typeagent()` has the faults as well, to compare with.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, TypeAlias, final, get_args
 
@@ -81,7 +81,7 @@ class PoolPolicy:
     transient_cooldown: float = 5.0
     max_transient_cooldown: float | None = None
     cooldown_jitter: float = 0.0
-    honour_retry_after_on: tuple[int, ...] = (429, 503, 529)
+    honour_retry_after_on: Collection[int] = (429, 503, 529)
     epochs: bool = True
     quota_groups: bool = True
     member_fault: MemberFault = "raise_and_park"
@@ -92,8 +92,8 @@ class PoolPolicy:
     strategy: Strategy = "random"
     affinity_bound: float = 1.25
     latency_decay: float = 10.0
-    prefer_regions: tuple[str, ...] = ()
-    allow_regions: frozenset[str] | None = None
+    prefer_regions: Sequence[str] = ()
+    allow_regions: Collection[str] | None = None
     enforce_tpm: bool = False
     slow_start: float = 0.0
     slow_start_min: float = 0.1
@@ -128,7 +128,7 @@ class PoolPolicy:
                 )
         for status in self.honour_retry_after_on:
             check_whole("a status in honour_retry_after_on", status, least=400)
-        self._set("honour_retry_after_on", tuple(self.honour_retry_after_on))
+        self._set("honour_retry_after_on", frozenset(self.honour_retry_after_on))
         self._set("prefer_regions", tuple(_regions("prefer_regions", self.prefer_regions)))
         if self.allow_regions is not None:
             self._set("allow_regions", frozenset(_regions("allow_regions", self.allow_regions)))
