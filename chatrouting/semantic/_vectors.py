@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _SMALL: Final = 1e-12
 _LARGE: Final = 1e12
 
+#: Bytes that a processor fetches at once.
+_CACHE_LINE: Final = 64
+
 #: float32; of shape (count, dimension), or (dimension,) for a single vector.
 Vectors: TypeAlias = "NDArray[np.float32]"
 
@@ -92,3 +95,18 @@ def make_unit_rows(vectors: Vectors) -> None:
         vectors[has_none] = 0.0
         lengths[has_none] = 1.0
     np.divide(vectors, lengths[:, None], out=vectors, casting="same_kind")
+
+
+def by_columns(rows: Vectors) -> Vectors:
+    """Copy rows into memory column by column, beginning with a cache line.
+
+    A product with one query takes up to half less time than over rows that lie one by one.
+    """
+    import numpy as np
+
+    memory = np.empty(rows.nbytes + _CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % _CACHE_LINE
+    columns = memory[start : start + rows.nbytes].view(np.float32).reshape(rows.shape[::-1])
+    columns[:] = rows.T
+    copied: Vectors = columns.T
+    return copied

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
-from chatrouting.semantic._vectors import Vectors
+from chatrouting.semantic._vectors import Vectors, by_columns
 from chatrouting.semantic.scoring import ROUNDING, Scoring
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RouteScoring:
         """
         self.winner = winner
         self.score = score
-        self.lead = None if second == NO_MATCH else max(0.0, score - second)
+        self.lead = None if second == NO_MATCH else score - second if score > second else 0.0
         self._scores = scores
 
     def score_of(self, route: int) -> float | None:
@@ -95,8 +95,7 @@ class _UnitRows:
         import numpy as np
 
         void = np.flatnonzero(~np.any(rows, axis=1))
-        # Column by column: the product with one query then takes up to a quarter less time.
-        self.rows: Vectors = np.asfortranarray(rows)
+        self.rows = by_columns(rows)
         self._void = void if len(void) else None
 
     def cosines(self, query: Vectors) -> Cosines:
@@ -131,8 +130,7 @@ class UtteranceIndex:
         """Make an index.
 
         Args:
-            vectors: Shape (sum(counts), dimension), each row of length 1 or zero; may be kept,
-                so not to be written to any more.
+            vectors: Shape (sum(counts), dimension), each row of length 1 or zero; copied.
             counts: See the class.
         """
         import numpy as np
@@ -260,13 +258,11 @@ def _of_all(scores: Cosines) -> RouteScoring:
 
 def _of_nearest(routes: list[int], cosines: list[float], *, takes_mean: bool) -> RouteScoring:
     scores: dict[int, float] = {}
-    counts: dict[int, int] = {}
     for route, cosine in zip(routes, cosines, strict=True):
         if cosine != NO_MATCH:
             scores[route] = scores.get(route, 0.0) + cosine
-            counts[route] = counts.get(route, 0) + 1
-    if takes_mean:
-        scores = {route: total / counts[route] for route, total in scores.items()}
+    if takes_mean and len(scores) < len(routes):
+        scores = _means(scores, routes, cosines)
     winner, score, second = None, NO_MATCH, NO_MATCH
     for route, own in scores.items():
         if own > score:
@@ -278,6 +274,14 @@ def _of_nearest(routes: list[int], cosines: list[float], *, takes_mean: bool) ->
         winner = _of_nearest_tied(tied, routes, cosines)
         score = scores[winner]
     return RouteScoring(winner, score, second, scores)
+
+
+def _means(sums: dict[int, float], routes: list[int], cosines: list[float]) -> dict[int, float]:
+    counts = dict.fromkeys(sums, 0)
+    for route, cosine in zip(routes, cosines, strict=True):
+        if cosine != NO_MATCH:
+            counts[route] += 1
+    return {route: total / counts[route] for route, total in sums.items()}
 
 
 def _of_nearest_tied(tied: set[int], routes: list[int], cosines: list[float]) -> int:
