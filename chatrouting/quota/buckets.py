@@ -22,6 +22,20 @@ LimitsOf: TypeAlias = Callable[[BucketKey], BucketLimits | None]
 _IDLE: Final = 60.0
 
 
+class Step(NamedTuple):
+    """One bucket of a path.
+
+    Attributes:
+        bucket: The bucket.
+        windows: As they were when the path was laid: whoever holds something settles with these.
+        policy: Place of the bucket's policy among those of the path.
+    """
+
+    bucket: "Bucket"
+    windows: tuple[Window, ...]
+    policy: int
+
+
 @final
 class Bucket:
     """The windows of one key.
@@ -33,7 +47,7 @@ class Bucket:
         paths: How many paths lead through it.
     """
 
-    __slots__ = ("key", "limits", "paths", "windows")
+    __slots__ = ("_step", "key", "limits", "paths", "windows")
 
     def __init__(self, key: BucketKey, limits: BucketLimits, epoch: float) -> None:
         self.key = key
@@ -42,6 +56,13 @@ class Bucket:
             window for limit in limits.limits for window in windows_of(limit, epoch=epoch)
         )
         self.paths = 0
+        self._step = Step(self, self.windows, 0)
+
+    def step(self, policy: int) -> Step:
+        """Return the bucket as a part of a path, where its policy has this place."""
+        if self._step.policy != policy or self._step.windows is not self.windows:
+            self._step = Step(self, self.windows, policy)
+        return self._step
 
     def is_at_rest(self, now: float) -> bool:
         """Say whether nothing is counted any more."""
@@ -69,20 +90,6 @@ class Bucket:
 def _identity(window: Window) -> object:
     limit = window.limit
     return type(window), limit.dimension, limit.span
-
-
-class Step(NamedTuple):
-    """One bucket of a path.
-
-    Attributes:
-        bucket: The bucket.
-        windows: As they were when the path was laid: whoever holds something settles with these.
-        policy: Place of the bucket's policy among those of the path.
-    """
-
-    bucket: Bucket
-    windows: tuple[Window, ...]
-    policy: int
 
 
 @final
@@ -154,7 +161,7 @@ class BucketTable:
         if path is None:
             path = Path(keys)
             self._lay(path)
-            self._paths[keys] = path
+            self._paths[path.keys] = path
             self._to_tend.append(path)
         elif path.generation != self.generation:
             self._lay(path)
@@ -192,10 +199,13 @@ class BucketTable:
             self.buckets[bucket.key] = bucket
             bucket.paths += 1
         self._release(path.steps)
+        # What is equal is kept once: there may be a hundred thousand paths.
+        path.keys = tuple(
+            bucket.key if (bucket := self.buckets.get(key)) else key for key in path.keys
+        )
         path.policies = tuple(dict.fromkeys(bucket.limits.policy for bucket in buckets))
-        places = {policy: place for place, policy in enumerate(path.policies)}
         path.steps = tuple(
-            Step(bucket, bucket.windows, places[bucket.limits.policy]) for bucket in buckets
+            bucket.step(path.policies.index(bucket.limits.policy)) for bucket in buckets
         )
         path.generation = self.generation
 

@@ -7,7 +7,7 @@ way, and a tenant's ceiling in ours. Limits are explicit: nothing is derived fro
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, TypeAlias, cast, final, get_args
 from urllib.parse import quote
@@ -74,6 +74,7 @@ class QuotaLimit:
             use the window better, and take more memory.
         period: Of a calendar.
         timezone: Of a calendar, such as "America/Los_Angeles".
+        usable: The amount without the headroom.
     """
 
     dimension: str
@@ -87,6 +88,7 @@ class QuotaLimit:
     slots: int = 60
     period: Period | None = None
     timezone: str = "UTC"
+    usable: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_dimension(self.dimension)
@@ -96,11 +98,7 @@ class QuotaLimit:
         object.__setattr__(self, "kind", kind)
         self._check_numbers()
         self._check_kind()
-
-    @property
-    def usable(self) -> float:
-        """The amount without the headroom."""
-        return self.amount * (1.0 - self.headroom)
+        object.__setattr__(self, "usable", self.amount * (1.0 - self.headroom))
 
     @property
     def span(self) -> str:

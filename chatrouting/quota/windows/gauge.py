@@ -13,7 +13,7 @@ from chatrouting.quota.windows.window import ROUNDING, Lease, Window
 class Gauge(Window):
     """What is held at the same time. What is not given back ends with its lease."""
 
-    __slots__ = ("_capacity", "_held", "_leases", "dimension", "limit", "size")
+    __slots__ = ("_held", "_leases", "dimension", "limit", "size")
 
     is_held = True
 
@@ -26,19 +26,18 @@ class Gauge(Window):
     def _measure(self, limit: QuotaLimit) -> None:
         self.limit = limit
         self.size = limit.usable
-        self._capacity = self.size * ROUNDING
 
     @override
     def ready_at(self, amount: float, now: float) -> float:
-        if self._held + amount <= self._capacity:
+        if self._held + amount <= self.size * ROUNDING:
             return now
-        if amount > self._capacity:
+        if amount > self.size * ROUNDING:
             return inf
         return self._free_at(amount, now)
 
     def _free_at(self, amount: float, now: float) -> float:
         """Return when enough leases have ended. They are looked at only when there is no room."""
-        excess = self.used(now) + amount - self._capacity
+        excess = self.used(now) + amount - self.size * ROUNDING
         free_at = now
         for lease in sorted(self._leases, key=_expires):
             if excess <= 0.0:
@@ -57,6 +56,7 @@ class Gauge(Window):
         self._held -= self._leases.pop(lease, 0.0)
         if not self._leases:
             self._held = 0.0
+            self._leases.clear()  # an empty dict may have room for many
 
     def renew(self, amount: float, lease: Lease) -> None:
         """Count again what is still running, although its lease had ended."""

@@ -15,7 +15,7 @@ from chatrouting.quota.windows.window import INSTANT, ROUNDING, Lease, Window
 class CalendarWindow(Window):
     """From one midnight to the next, or one first of a month to the next, where the limit says."""
 
-    __slots__ = ("_begins", "_capacity", "_ends", "_epoch", "_used", "dimension", "limit", "size")
+    __slots__ = ("_begins", "_ends", "_epoch", "_used", "dimension", "limit", "size")
 
     def __init__(self, limit: QuotaLimit, epoch: float) -> None:
         self.dimension = limit.dimension
@@ -27,13 +27,12 @@ class CalendarWindow(Window):
     def _measure(self, limit: QuotaLimit) -> None:
         self.limit = limit
         self.size = limit.usable
-        self._capacity = self.size * ROUNDING
 
     @override
     def ready_at(self, amount: float, now: float) -> float:
-        if self.used(now) + amount <= self._capacity:
+        if self.used(now) + amount <= self.size * ROUNDING:
             return now
-        return inf if amount > self._capacity else self._ends
+        return inf if amount > self.size * ROUNDING else self._ends
 
     @override
     def charge(self, amount: float, lease: Lease, now: float) -> None:

@@ -26,8 +26,8 @@ class SlotRing(Window):
 
     __slots__ = (
         "_amounts",
-        "_capacity",
         "_newest",
+        "_newest_amount",
         "_per_second",
         "_slots",
         "_total",
@@ -38,16 +38,18 @@ class SlotRing(Window):
 
     def __init__(self, limit: QuotaLimit) -> None:
         self.dimension = limit.dimension
-        self._slots = array("q")  # numbers of the slots with charges, ascending
-        self._amounts = array("d")
+        # The newest slot stands by itself, since nearly everything happens there. Of the older
+        # ones there are the numbers, ascending, and the amounts of those that have any.
         self._newest = -(2**62)
+        self._newest_amount = 0.0
+        self._slots = array("q")
+        self._amounts = array("d")
         self._total = 0.0
         self._measure(limit)
 
     def _measure(self, limit: QuotaLimit) -> None:
         self.limit = limit
         self.size = limit.usable
-        self._capacity = self.size * ROUNDING
         self._per_second = limit.slots / limit.window
 
     @override
@@ -55,28 +57,24 @@ class SlotRing(Window):
         slot = floor(now * self._per_second)
         if slot > self._newest:
             self._turn(slot)
-        excess = self._total + amount - self._capacity
+        excess = self._total + amount - self.size * ROUNDING
         return now if excess <= 0.0 else self._free_at(excess, amount)
 
     def _free_at(self, excess: float, amount: float) -> float:
         """Return when enough of the oldest slots have left."""
-        if amount > self._capacity:
+        if amount > self.size * ROUNDING:
             return inf
         leaving = self._newest
-        for leaving, held in zip(self._slots, self._amounts, strict=True):  # noqa: B007
+        for slot, held in zip(self._slots, self._amounts, strict=True):
             excess -= held
             if excess <= 0.0:
+                leaving = slot
                 break
         return (leaving + self.limit.slots + 1) / self._per_second
 
     @override
     def charge(self, amount: float, lease: Lease, now: float) -> None:
-        slots = self._slots
-        if slots and slots[-1] == self._newest:
-            self._amounts[-1] += amount
-        else:
-            slots.append(self._newest)
-            self._amounts.append(amount)
+        self._newest_amount += amount
         self._total += amount
 
     @override
@@ -85,15 +83,19 @@ class SlotRing(Window):
             self._catch_up(now)
             self.charge(actual - charged, lease, now)
             return
-        slots = self._slots
         origin = floor(lease.charged_at * self._per_second)
+        if origin == self._newest:
+            self._newest_amount += actual - charged
+            self._total += actual - charged
+            return
+        slots = self._slots
         place = bisect_left(slots, origin)
         if place < len(slots) and slots[place] == origin:
-            amounts = self._amounts
-            # No more than is there: a ring whose slots have changed may hold less at this place.
-            back = min(charged - actual, amounts[place])
-            amounts[place] -= back
-            self._total -= back
+            held = self._amounts[place]
+            # Never less than nothing: a ring whose slots have changed may hold less at this place.
+            left = max(0.0, held + actual - charged)
+            self._amounts[place] = left
+            self._total += left - held
 
     @override
     def used(self, now: float) -> float:
@@ -103,37 +105,50 @@ class SlotRing(Window):
     @override
     def is_at_rest(self, now: float) -> bool:
         self._catch_up(now)
-        return not self._slots
+        return not self._slots and not self._newest_amount
 
     @override
     def resize(self, limit: QuotaLimit, now: float) -> None:
         before = self._per_second
+        self._catch_up(now)
         self._measure(limit)
         if self._per_second == before:
             return
-        # Each charge moves to where the last of its old slot would be: later, never earlier.
-        ends = [floor((slot + 1) / before * self._per_second) for slot in self._slots]
-        amounts = self._amounts
+        self._keep_newest()
+        old = list(zip(self._slots, self._amounts, strict=True))
         self._slots, self._amounts = array("q"), array("d")
         self._newest = floor(now * self._per_second)
-        for slot, amount in zip(ends, amounts, strict=True):
-            place = min(slot, self._newest)
-            if self._slots and self._slots[-1] == place:
+        for slot, amount in old:
+            # Each charge moves to where the last of its old slot would be: later, never earlier.
+            end = floor((slot + 1) / before * self._per_second)
+            if end >= self._newest:
+                self._newest_amount += amount
+            elif self._slots and self._slots[-1] == end:
                 self._amounts[-1] += amount
             else:
-                self._slots.append(place)
+                self._slots.append(end)
                 self._amounts.append(amount)
         self._turn(self._newest)
 
     def _catch_up(self, now: float) -> None:
-        self._turn(max(self._newest, floor(now * self._per_second)))
+        slot = floor(now * self._per_second)
+        if slot > self._newest:
+            self._turn(slot)
+
+    def _keep_newest(self) -> None:
+        """Put the newest slot to the older ones."""
+        if self._newest_amount:
+            self._slots.append(self._newest)
+            self._amounts.append(self._newest_amount)
+            self._newest_amount = 0.0
 
     def _turn(self, newest: int) -> None:
-        """Let go of what has left the window."""
+        """Begin a slot, and let go of what has left the window."""
+        if newest > self._newest:
+            self._keep_newest()
         self._newest = newest
         gone = bisect_left(self._slots, newest - self.limit.slots)
-        if gone:
-            del self._slots[:gone]
-            del self._amounts[:gone]
-            # Summed anew, so that roundings do not pile up.
-            self._total = sum(self._amounts)
+        del self._slots[:gone]
+        del self._amounts[:gone]
+        # Summed anew, so that roundings do not pile up.
+        self._total = sum(self._amounts, self._newest_amount)
