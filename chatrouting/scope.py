@@ -6,6 +6,8 @@ and around reads and closes of a source that may call routers itself, never acro
 the consumer.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +26,9 @@ MAXIMUM_DEPTH: Final = 64
 CLOSING_LIMIT: Final = 2.0
 
 _current: ContextVar["RequestScope | None"] = ContextVar("chatrouting_scope", default=None)
+
+#: The tickets of a request that has met no router yet.
+_tickets: ContextVar[dict[object, Any] | None] = ContextVar("chatrouting_tickets", default=None)
 
 
 class RequestScope:
@@ -103,6 +108,26 @@ def current_scope() -> RequestScope | None:
     """Return the scope of the attempt that this code runs in, None outside of every router."""
     scope = _current.get()
     return None if scope is None or scope.is_ended else scope
+
+
+def current_tickets() -> dict[object, Any] | None:
+    """Return the tickets of the request that this code runs in, None where there is no request."""
+    scope = current_scope()
+    return _tickets.get() if scope is None else scope.tickets
+
+
+@contextmanager
+def carrying_tickets(tickets: dict[object, Any]) -> Generator[None]:
+    """Let routers and clients called in the block find these tickets.
+
+    For a client outside of every router; inside of one the scope has tickets already.
+    """
+    token = _tickets.set(tickets)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # thrown away from another context, as in `leave`
+            _tickets.reset(token)
 
 
 def check_depth(scope: RequestScope | None) -> None:

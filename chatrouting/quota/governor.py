@@ -32,6 +32,7 @@ from chatrouting.quota._core import DecisionListener, GovernorCore
 from chatrouting.quota._deciding import Deciding
 from chatrouting.quota._reserving import Reserving
 from chatrouting.quota._settling import Settling
+from chatrouting.quota.admissions import QuotaDesk
 from chatrouting.quota.capacity import AdaptiveSettings
 from chatrouting.quota.classes import DEFAULT_CLASSES, TrafficClass
 from chatrouting.quota.decisions import Decision
@@ -45,7 +46,7 @@ from chatrouting.quota.quote import Quote
 from chatrouting.quota.reservation import Reservation
 from chatrouting.quota.snapshot import QuotaSnapshot, take_snapshot
 from chatrouting.quota.ticket import AdmissionTicket
-from chatrouting.scope import current_scope
+from chatrouting.scope import current_scope, current_tickets
 from chatrouting.usage import Usage
 
 _NOBODY: Final = Principal()
@@ -131,11 +132,23 @@ class QuotaGovernor:
         self._settling = Settling(self._core, self._estimator)
         self._deciding = Deciding(self._core, self._settling)
         self._reserving = Reserving(self._core, self._deciding)
+        self._lease = lease
+        self._desk = QuotaDesk(self)
 
     @property
     def metrics(self) -> QuotaMetrics:
         """What was counted since the governor was made."""
         return self._core.metrics
+
+    @property
+    def desk(self) -> QuotaDesk:
+        """Where routers wait for several deployments at once."""
+        return self._desk
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which what is neither settled nor extended holds no slot."""
+        return self._lease
 
     @property
     def deployments(self) -> Mapping[str, QuotaDeployment]:
@@ -148,14 +161,21 @@ class QuotaGovernor:
         Args:
             options: Of the request; principal and class travel in their hints.
         """
-        scope = current_scope()
-        kept = None if scope is None else scope.tickets.get(self)
+        tickets = current_tickets()
+        kept = None if tickets is None else tickets.get(self)
         if isinstance(kept, AdmissionTicket):
             return kept
+        scope = current_scope()
+        trace_id = "" if scope is None else scope.request_id
         hints = None if options is None else options.routing
-        if hints is None:
-            return self.open_ticket(is_kept=False)
-        return self.open_ticket(hints.principal, hints.request_class, is_kept=False)
+        principal, request_class = (
+            (None, None) if hints is None else (hints.principal, hints.request_class)
+        )
+        return self.open_ticket(principal, request_class, trace_id=trace_id, is_kept=False)
+
+    def traffic_class(self, ticket: AdmissionTicket) -> TrafficClass:
+        """Return the class that a request belongs to."""
+        return self._core.traffic(ticket.request_class)
 
     def open_ticket(
         self,

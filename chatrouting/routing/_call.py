@@ -36,7 +36,7 @@ from chatrouting.routing._time_limits import (
 )
 from chatrouting.routing._waiting import JointWait, queue_of
 from chatrouting.routing.context import RoutingContext, Target
-from chatrouting.scope import check_depth, closing_deadline, current_scope, leave
+from chatrouting.scope import check_depth, closing_deadline, current_scope, current_tickets, leave
 
 if TYPE_CHECKING:
     from chatrouting.routing._layer import RouterLayer
@@ -179,7 +179,8 @@ class RouterCall:
         if parent is None:
             context.request_id = call_id
             self.ends_at = None
-            self.tickets: dict[object, Any] = {}
+            tickets = current_tickets()
+            self.tickets: dict[object, Any] = {} if tickets is None else tickets
             hints = context.options.routing
             if hints is not None and hints.timeout is not None:
                 self.ends_at = self.own_deadline = anyio.current_time() + hints.timeout

@@ -1,0 +1,286 @@
+"""The chat client that holds a deployment to its quota: quote, reserve, ask, settle.
+
+Whatever becomes of a request, it is settled once.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal, final
+
+import anyio
+from typing_extensions import override
+
+from chatrouting._layers import StreamLayer
+from chatrouting.admission import AdmissionRequest
+from chatrouting.client import ChatClient, DelegatingChatClient
+from chatrouting.errors import (
+    BadRequestError,
+    ChatClientError,
+    ClientClosedError,
+    ConfigurationError,
+    QuotaReclaimedError,
+    RefusedLocallyError,
+)
+from chatrouting.messages import ChatMessage, MessagesInput, as_messages
+from chatrouting.options import ChatOptions, check_timeout
+from chatrouting.quota.admissions import Wanted
+from chatrouting.quota.classes import Pressure
+from chatrouting.quota.decisions import Decision
+from chatrouting.quota.governor import QuotaGovernor
+from chatrouting.quota.reservation import Reservation
+from chatrouting.responses import ChatResponse, ChatResponseUpdate
+from chatrouting.scope import current_scope
+from chatrouting.stream import ResponseStream
+from chatrouting.usage import Usage
+
+#: What is raised before a provider could see the request.
+_NEVER_SENT: Final = (ClientClosedError, ConfigurationError, RefusedLocallyError)
+
+#: How often the lease of a stream is renewed before it would end.
+_RENEWALS: Final = 4
+
+
+@final
+class QuotaChatClient(DelegatingChatClient):
+    """Holds one deployment to its quota, and asks it only when there is room.
+
+    Under a failover it refuses at once where its request's class would rather go elsewhere; the
+    failover waits for all its clients together. Elsewhere it waits as the class allows. Safe for
+    many concurrent tasks; one governor serves many clients.
+    """
+
+    def __init__(
+        self,
+        inner: ChatClient,
+        governor: QuotaGovernor,
+        deployment: str,
+        *,
+        admission: Literal["queue", "immediate"] = "queue",
+        max_wait: float | None = None,
+    ) -> None:
+        """Wrap the client of a deployment.
+
+        Args:
+            inner: Asks the deployment. The SDK beneath it must not retry by itself, since each
+                try is a request of its own; our adapters see to that.
+            governor: Knows the deployment's limits; stays the caller's.
+            deployment: Its name there.
+            admission: "immediate" never waits.
+            max_wait: Longest wait, seconds, below what the class allows.
+
+        Raises:
+            TypeError: If `inner` or `governor` is None.
+            ConfigurationError: If the governor knows no such deployment, or an argument is out of
+                range.
+        """
+        super().__init__(inner)
+        if governor is None:
+            raise TypeError("governor is None; expected a QuotaGovernor.")
+        if deployment not in governor.deployments:
+            known = ", ".join(repr(name) for name in governor.deployments)
+            raise ConfigurationError(
+                f"deployment is {deployment!r}, which the governor does not know; "
+                f"expected one of {known}."
+            )
+        if admission not in ("queue", "immediate"):
+            raise ConfigurationError(
+                f"admission is {admission!r}; expected 'queue' or 'immediate'."
+            )
+        check_timeout("max_wait", max_wait)
+        self._governor = governor
+        self._deployment = deployment
+        self._admission = admission
+        self._max_wait = max_wait
+
+    @property
+    def deployment(self) -> str:
+        """Name of the deployment in the governor."""
+        return self._deployment
+
+    @override
+    async def get_response(
+        self, messages: MessagesInput, options: ChatOptions | None = None
+    ) -> ChatResponse:
+        """Answer whole, once there is room.
+
+        Raises:
+            QuotaExceededError: If there is no room; nobody was asked.
+            Exception: What `inner` raised, unchanged.
+        """
+        said, options = as_messages(messages), options or ChatOptions()
+        reservation = await self._reserve(said, options, is_streaming=False)
+        try:
+            response = await self.inner.get_response(said, _capped(options, reservation))
+        except BaseException as error:
+            _fail(self._governor, reservation, error)
+            raise
+        reservation.settle(response.usage)
+        self._governor.observe(reservation, response.rate_limit_headers)
+        return response
+
+    @override
+    def get_streaming_response(
+        self, messages: MessagesInput, options: ChatOptions | None = None
+    ) -> ResponseStream:
+        """Answer piece by piece.
+
+        Room is taken when the stream is first read, and what is not used goes back at its end. What
+        `get_response` raises comes then.
+        """
+        said, options = as_messages(messages), options or ChatOptions()
+        layer = _QuotaLayer(self._governor)
+
+        async def open_stream() -> ResponseStream:
+            layer.reservation = reservation = await self._reserve(said, options, is_streaming=True)
+            try:
+                return self.inner.get_streaming_response(said, _capped(options, reservation))
+            except BaseException as error:
+                _fail(self._governor, reservation, error)
+                raise
+
+        return ResponseStream.deferred(open_stream, layer)
+
+    def admission_requests(
+        self, messages: tuple[ChatMessage, ...], options: ChatOptions, *, is_streaming: bool
+    ) -> Sequence[AdmissionRequest]:
+        """Say what a call would wait for; see `chatrouting.admission`. None if it may not wait.
+
+        Args:
+            messages: Of the request.
+            options: Of the request.
+            is_streaming: Whether it is for a stream.
+        """
+        governor = self._governor
+        ticket = governor.ticket(options)
+        may_queue = governor.traffic_class(ticket).allows(Pressure.QUEUE)
+        if self._admission == "immediate" or not may_queue:
+            return ()
+        quote = governor.quote(messages, options, self._deployment, is_streaming=is_streaming)
+        return [AdmissionRequest(governor.desk, Wanted(self, quote, ticket, self._max_wait))]
+
+    def headroom(
+        self,
+        messages: MessagesInput,
+        options: ChatOptions | None = None,
+        *,
+        is_streaming: bool = False,
+    ) -> float:
+        """Return the part of the deployment's fullest window that is free, for policies.
+
+        Args:
+            messages: Of the request.
+            options: Of the request.
+            is_streaming: Whether it is for a stream.
+        """
+        options = options or ChatOptions()
+        quote = self._governor.quote(
+            as_messages(messages), options, self._deployment, is_streaming=is_streaming
+        )
+        return self._governor.headroom(quote, self._governor.ticket(options)).share
+
+    async def _reserve(
+        self, messages: tuple[ChatMessage, ...], options: ChatOptions, *, is_streaming: bool
+    ) -> Reservation:
+        governor = self._governor
+        admitted = governor.desk.take(self)
+        if admitted is not None:
+            return admitted
+        ticket = governor.ticket(options)
+        quote = governor.quote(messages, options, self._deployment, is_streaming=is_streaming)
+        if self._admission == "immediate":
+            found = governor.try_reserve(quote, ticket)
+            if isinstance(found, Decision):
+                raise found.to_error()
+            return found
+        scope = current_scope()
+        return await governor.reserve(
+            quote,
+            ticket,
+            max_wait=self._max_wait,
+            timeout=_time_left(options),
+            can_reroute=scope is not None and scope.waits_together,
+        )
+
+
+@final
+class _QuotaLayer(StreamLayer):
+    """A reservation's part in a stream: kept alive by each update, settled by the end."""
+
+    def __init__(self, governor: QuotaGovernor) -> None:
+        self.reservation: Reservation | None = None
+        self._governor = governor
+        self._stream: ResponseStream | None = None
+        self._extended_at = 0.0
+
+    @override
+    def attach(self, stream: ResponseStream) -> None:
+        self._stream = stream
+        self._extended_at = anyio.current_time()
+
+    @override
+    def on_update(self, update: ChatResponseUpdate) -> None:
+        reservation = self.reservation
+        if reservation is None:
+            return
+        if update.rate_limit_headers is not None:
+            self._governor.observe(reservation, update.rate_limit_headers)
+        if reservation.must_stop:
+            raise QuotaReclaimedError(
+                f"the stream ran on capacity borrowed of {reservation.decision.deployment!r}, "
+                "which is needed back; try again later, or elsewhere.",
+                details=reservation.decision.to_dict(),
+            )
+        now = anyio.current_time()
+        if now - self._extended_at > self._governor.lease / _RENEWALS:
+            self._extended_at = now
+            reservation.extend()
+
+    @override
+    async def on_end(self, error: BaseException | None) -> BaseException | None:
+        if self.reservation is None or self._stream is None:
+            return error
+        usage = self._stream.usage
+        if error is None:
+            self.reservation.settle(usage)
+        elif isinstance(error, GeneratorExit):
+            self.reservation.settle(usage, is_complete=self._stream.finish_reason is not None)
+        else:
+            _fail(self._governor, self.reservation, error, usage)
+        return error
+
+    @override
+    def on_dropped(self) -> None:
+        if self.reservation is not None:
+            usage = None if self._stream is None else self._stream.usage
+            self.reservation.settle(usage, is_complete=False)
+
+
+def _capped(options: ChatOptions, reservation: Reservation) -> ChatOptions:
+    cap = reservation.max_output_tokens
+    return options if cap is None else options.replace(max_output_tokens=cap)
+
+
+def _time_left(options: ChatOptions) -> float | None:
+    """Return the seconds that are left of the request, None if it may take for ever."""
+    now, scope = anyio.current_time(), current_scope()
+    ends = anyio.current_effective_deadline()
+    if scope is not None and scope.deadline is not None:
+        ends = min(ends, scope.deadline)
+    elif scope is None and options.routing is not None and options.routing.timeout is not None:
+        ends = min(ends, now + options.routing.timeout)
+    return None if ends == math.inf else max(0.0, ends - now)
+
+
+def _fail(
+    governor: QuotaGovernor,
+    reservation: Reservation,
+    error: BaseException,
+    usage: Usage | None = None,
+) -> None:
+    was_sent = not isinstance(error, _NEVER_SENT) and not (
+        # An adapter refuses what it cannot write; a provider's refusal has a status.
+        isinstance(error, BadRequestError) and error.status_code is None
+    )
+    reservation.fail(error, sent=was_sent, usage=usage)
+    if isinstance(error, ChatClientError):
+        governor.observe(reservation, error.rate_limit_headers)
