@@ -21,6 +21,9 @@ from chatrouting.quota.throttle import Throttle, ThrottleKind
 
 #: The share moves in steps of this: each step lays out the limits anew.
 _STEP: Final = 0.05
+_MINUTE: Final = 60.0
+#: Looked at again no sooner, seconds.
+_SOON: Final = 0.1
 
 
 @final
@@ -43,6 +46,7 @@ class ScopeBelief:
         self._profile = profile
         self._configured = limits
         self._capacity = AdaptiveCapacity(adaptive)
+        self._recovery = adaptive.recovery_per_minute
         self._reconciler = Reconciler(profile)
         growth = profile.growth_per_minute
         self._ramp = None if growth is None or cold_share >= 1 else Ramp(growth, cold=cold_share)
@@ -76,6 +80,15 @@ class ScopeBelief:
         self._shown = step
         self._lay_out()
         return True
+
+    def changes_at(self, now: float) -> float:
+        """Return when `renew` will probably find more to use; infinity if there is all."""
+        if self._shown >= 1:
+            return math.inf
+        if self._ramp is not None:
+            return now + _MINUTE
+        missing = self._shown + _STEP - self._capacity.share(now)
+        return now + max(_SOON, missing / self._recovery * _MINUTE)
 
     def used(self, share: float, now: float) -> None:
         """Note a request that takes this share of a minute."""

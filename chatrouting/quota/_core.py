@@ -172,6 +172,7 @@ class GovernorCore:
             if not waiter.wake():
                 # Its event loop is gone, and nobody will ever take the grant.
                 room.undo(grant, now)
+        room.renewed_at = room.belief.changes_at(now)
         self.set_timer(room)
 
     def join(self, candidate: Candidate, now: float) -> None:

@@ -29,6 +29,8 @@ from chatrouting.quota.ticket import AdmissionTicket
 #: Levels that stay the same wherever the request goes.
 _OWN: Final = frozenset({Level.ORGANISATION, Level.TENANT, Level.TEAM, Level.API_KEY})
 _MINUTE: Final = 60.0
+#: Nobody is told to come back for a slot sooner, seconds.
+_SOON: Final = 0.1
 
 
 def own_amounts(quote: Quote, amounts: dict[str, float]) -> dict[str, float]:
@@ -149,7 +151,7 @@ class Deciding:
             since: When it was asked for.
             now: The time.
         """
-        best = min(candidates, key=lambda each: self.predicted(each, now))
+        best = self.soonest(candidates, now)
         refusal = refusal_of(best)
         ticket = best.ticket
         ticket.was_denied = True
@@ -187,6 +189,10 @@ class Deciding:
         self._count("decisions", decision)
         return decision
 
+    def soonest(self, candidates: Sequence[Candidate], now: float) -> Candidate:
+        """Return the one that would probably wait least."""
+        return min(candidates, key=lambda each: self.predicted(each, now))
+
     def predicted(self, candidate: Candidate, now: float) -> float:
         """Return the seconds that a refused request will probably wait; infinity if for ever."""
         refusal = refusal_of(candidate)
@@ -196,7 +202,8 @@ class Deciding:
         wait = refusal.wait
         if refusal.is_slot:
             # Leases last long; a request that runs has probably ended before.
-            wait = min((each.ends_in(now) for each in room.running), default=0.0)
+            ends = min((each.ends_in(now) for each in room.running), default=0.0)
+            wait = max(_SOON, min(wait, ends))
         ahead = room.dispatcher.line.work_ahead(candidate) if room.waiting else 0.0
         return max(wait, ahead * _MINUTE)
 

@@ -151,12 +151,12 @@ class Reserving:
         now: float,
     ) -> tuple[list[Candidate], DenialReason | None]:
         """Return those that may wait; if there are none, why."""
-        reasons = [
-            self._deciding.reason_not_to_queue(each, max_wait, time_left, now)
+        reasons = {
+            each: self._deciding.reason_not_to_queue(each, max_wait, time_left, now)
             for each in candidates
-        ]
-        may = [each for each, reason in zip(candidates, reasons, strict=True) if reason is None]
-        return may, None if may else reasons[0]
+        }
+        may = [each for each, reason in reasons.items() if reason is None]
+        return may, reasons[self._deciding.soonest(candidates, now)]
 
 
 def _longest(

@@ -42,6 +42,7 @@ class ScopeRoom:
         is_enforced: False: its bucket is only watched.
         leader: Who keeps the timer of those that wait.
         timer_at: When that goes off.
+        renewed_at: When there may be more of the limits to use; infinity if there is all.
     """
 
     def __init__(
@@ -63,13 +64,14 @@ class ScopeRoom:
         self.is_enforced = is_enforced
         self.leader: Waiter | None = None
         self.timer_at = math.inf
+        self.renewed_at = math.inf
         self._ledger = ledger
         self._keeps_levels = keeps_levels
 
     @property
     def next_start(self) -> float:
         """When to look again at those that wait."""
-        return self.dispatcher.next_start
+        return min(self.dispatcher.next_start, self.renewed_at)
 
     def promise(self, plan: GuaranteePlan, now: float) -> None:
         """Keep these guarantees from now on."""

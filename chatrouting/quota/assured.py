@@ -136,7 +136,8 @@ class _Gauge:
     def take(self, tenant: str | None, amount: float, now: float) -> None:
         if tenant is not None:
             before = self.assured(tenant, now)
-            self.held[tenant] += amount
+            # What was taken before the plan was made anew may be given back later.
+            self.held[tenant] = max(0.0, self.held[tenant] + amount)
             self._free += self.assured(tenant, now) - before
 
     def undo(self, tenant: str | None, amount: float, now: float) -> None:
@@ -232,18 +233,20 @@ class AssuredShares:
 
     def undo(self, funding: Funding, now: float) -> None:
         """Give back what was taken last, as if it had never been."""
+        tenant = self._still_promised(funding.tenant)
         for each in self._all():
-            each.undo(funding.tenant, funding.charges.get(each.limit.dimension, 0.0), now)
+            each.undo(tenant, funding.charges.get(each.limit.dimension, 0.0), now)
 
     def settle(self, funding: Funding, actual: Mapping[str, float], now: float) -> None:
         """Replace what was charged by what the deployment counted in the end."""
+        tenant = self._still_promised(funding.tenant)
         for each in self._rates:
             charged = funding.charges.get(each.limit.dimension, 0.0)
             change = actual.get(each.limit.dimension, charged) - charged
             if change:
-                each.settle(funding.tenant, change, funding.charged_at, now)
+                each.settle(tenant, change, funding.charged_at, now)
         for gauge in self._gauges:
-            gauge.undo(funding.tenant, funding.charges.get(gauge.limit.dimension, 0.0), now)
+            gauge.undo(tenant, funding.charges.get(gauge.limit.dimension, 0.0), now)
 
     def renewed(self, plan: GuaranteePlan, now: float) -> "AssuredShares":
         """Return the same state under another plan."""
@@ -266,6 +269,10 @@ class AssuredShares:
     def _all(self) -> "Iterator[_Rate | _Gauge]":
         yield from self._rates
         yield from self._gauges
+
+    def _still_promised(self, tenant: str | None) -> str | None:
+        """Return a tenant unless its promise has been taken back meanwhile."""
+        return tenant if tenant is not None and self._is_promised(tenant) else None
 
     def _is_promised(self, tenant: str) -> bool:
         guarantee = self.plan.guarantees.get(tenant)

@@ -1,5 +1,6 @@
 """What tests of the governor share: a provider that counts as we do, requests, and a clock."""
 
+from dataclasses import replace
 from typing import Any
 
 from chatrouting import ChatMessage, ChatOptions, Principal, Role
@@ -8,7 +9,7 @@ from chatrouting.quota.estimate import Estimator
 from chatrouting.quota.governor import QuotaGovernor
 from chatrouting.quota.limits import BucketLimits, ChargePolicy, ProviderScope, QuotaLimit
 from chatrouting.quota.profiles import ProviderProfile, provider_profile
-from chatrouting.quota.quote import Quote
+from chatrouting.quota.quote import Figure, Quote, Source
 from chatrouting.quota.reservation import Reservation
 from chatrouting.testing import ManualClock
 
@@ -54,7 +55,8 @@ class Desk:
         """Quote a request that writes so many tokens."""
         messages = [ChatMessage(Role.USER, "How are you?")]
         options = ChatOptions(max_output_tokens=output)
-        return self.governor.quote(messages, options, name, is_streaming=is_streaming)
+        quote = self.governor.quote(messages, options, name, is_streaming=is_streaming)
+        return replace(quote, output=Figure(float(output), Source.CAP))
 
     def ask(self, tenant: str | None = "acme", output: int = 100, name: str = "a", **fields: Any):
         """Try to reserve; return a reservation or a denial."""

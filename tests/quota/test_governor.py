@@ -36,6 +36,7 @@ from chatrouting.quota.limits import (
     ProviderScope,
     QuotaLimit,
 )
+from chatrouting.quota.metrics import Histogram, QuotaMetrics
 from chatrouting.quota.profiles import provider_profile
 from chatrouting.quota.reservation import Reservation
 from tests.quota._desk import Desk, deployment
@@ -305,7 +306,7 @@ def test_whoever_comes_back_when_told_is_admitted(seed):
         ceilings={ACME: ceiling(700)},
         contracts={"rich": TenantContract(share=0.3)},
     )
-    for _ in range(40):
+    for _ in range(25):
         desk.clock.advance(rng.choice([0.0, 0.3, 5.0]))
         tenant, output = rng.choice(["acme", "rich", "other"]), rng.randint(1, 600)
         found = desk.ask(tenant, output)
@@ -382,7 +383,7 @@ def test_charged_is_settled_plus_open(seed):
         contracts={"acme": TenantContract(share=0.5)},
     )
     running, settled = [], 0
-    for _ in range(60):
+    for _ in range(40):
         output = rng.randint(1, 300)
         found = desk.ask(rng.choice(["acme", "other"]), output)
         if isinstance(found, Reservation):
@@ -577,6 +578,25 @@ def test_everything_is_counted():
     assert metrics.queue_waits["interactive"].count == 3
     assert metrics.output_ratios[""].quantile(0.5) == 2
     assert json.loads(json.dumps(metrics.to_dict()))["output_ratio"][""]["count"] == 1
+
+
+def test_only_so_many_tenants_are_told_apart():
+    """[quota R61]"""
+    metrics = QuotaMetrics()
+    names = {metrics.tenant(f"tenant-{number}") for number in range(1500)}
+    assert len(names) == 1001
+    assert metrics.tenant("tenant-1") == "tenant-1"
+    assert metrics.tenant(None) == ""
+
+
+def test_a_histogram_tells_quantiles_by_its_buckets():
+    histogram = Histogram([1, 2, 5])
+    assert histogram.quantile(0.5) == 0
+    for value in (0.5, 1, 1.5, 1.7, 9):
+        histogram.add(value)
+    assert histogram.counts == [2, 2, 0, 1]
+    assert [histogram.quantile(share) for share in (0.4, 0.5, 0.8, 1)] == [1, 2, 2, 5]
+    assert (histogram.count, histogram.sum) == (5, pytest.approx(13.7))
 
 
 def test_a_snapshot_shows_limits_use_and_guarantees():
@@ -807,6 +827,32 @@ def test_ceilings_and_contracts_change_too():
     assert desk.take("rich", 20).funding is FundingKind.SHARED
 
 
+def test_a_promise_that_is_taken_back_leaves_no_trace():
+    """What runs on it is settled all the same. [quota R63]"""
+    limits = OUTPUT, QuotaLimit("concurrency", 10)
+    promise = {"rich": TenantContract(share=0.5), "other": TenantContract(share=0.2)}
+    desk = Desk(deployment("a", *limits), contracts=promise)
+    first, second = desk.take("rich", 10), desk.take("rich", 10)
+    desk.governor.update_limits(contracts={"rich": TenantContract()})
+    first.settle(Usage(input_tokens=1, output_tokens=5))
+    desk.governor.update_limits(contracts={"other": TenantContract()})
+    desk.governor.update_limits(contracts=promise)
+    second.settle(Usage(input_tokens=1, output_tokens=5))
+    assert desk.governor.snapshot().scopes[0].assured["rich"] == {
+        "output_tokens per 60 s": 50,
+        "concurrency per at once": 5,
+    }
+
+
+def test_a_slot_is_not_asked_for_at_once_again():
+    """Of a request that runs longer than expected nobody knows when it ends. [quota R57]"""
+    desk = Desk(deployment("a", QuotaLimit("concurrency", 1)))
+    desk.take()
+    assert desk.ask().wait == pytest.approx(10)
+    desk.clock.advance(30)
+    assert desk.ask().wait == pytest.approx(0.1)
+
+
 def test_wrong_changes_change_nothing():
     """[quota R46, R63]"""
     desk = Desk(contracts={"rich": TenantContract(share=0.5)})
@@ -873,7 +919,7 @@ def test_nothing_leaks():
         deployment("a", QuotaLimit("output_tokens", 10**6), QuotaLimit("concurrency", 9)),
         default_ceilings={Level.TENANT: ceiling(10**6)},
     )
-    for number in range(3000):
+    for number in range(1500):
         desk.clock.advance(1)
         desk.take(f"tenant-{number}", 10).settle(Usage(input_tokens=1, output_tokens=1))
     core = desk.governor._core
@@ -885,6 +931,7 @@ def test_nothing_leaks():
 def test_messages_of_a_quote_are_not_kept():
     """[quota R56]"""
     desk = Desk()
+    desk.fill()
     messages = [ChatMessage(Role.USER, "the secret word is plover")]
     quote = desk.governor.quote(messages, ChatOptions(), "a", is_streaming=False)
     found = desk.governor.try_reserve(quote, desk.ticket())

@@ -14,6 +14,7 @@ from chatrouting.errors import (
     QuotaQueueFullError,
     QuotaQueueTimeoutError,
     QuotaRequestTooLargeError,
+    RateLimitError,
 )
 from chatrouting.quota._waiters import Waiter
 from chatrouting.quota.classes import Pressure, TrafficClass
@@ -134,6 +135,25 @@ async def test_a_higher_limit_wakes_those_who_wait(anyio_backend):
             deployments={"a": BucketLimits((QuotaLimit("output_tokens", 2000),))}
         )
     assert anyio.current_time() == start
+
+
+async def test_those_who_wait_are_told_when_a_provider_leaves_more_again(anyio_backend):
+    """A request that is too large for a limit as it was lowered. [quota R58, G6]"""
+    desk = patient()
+    desk.take(output=10).fail(RateLimitError("slow down", status_code=429))
+    start = anyio.current_time()
+    ticket = desk.ticket()
+    waiting = desk.governor._deciding.candidate(desk.quote(850), ticket)
+    waiting.waiter = Waiter((waiting,))
+    core = desk.governor._core
+    core.join(waiting, start)
+    core.dispatch(room_of(desk), start)
+    found = None
+    while found is None:
+        await waiting.waiter.wait(start + 400, anyio.current_time())
+        found = desk.governor._reserving._look(waiting.waiter, start, start + 400)
+    assert found.is_open
+    assert anyio.current_time() - start == pytest.approx(30, abs=1)
 
 
 async def test_a_higher_ceiling_wakes_those_who_wait_for_it(anyio_backend):
@@ -427,6 +447,15 @@ async def test_one_denial_of_several_names_all_limits_and_the_shortest_wait(anyi
         "deployment test:server=b: requests per 60 s",
         "deployment test:server=a: output_tokens per 60 s",
     ]
+
+
+async def test_a_denial_of_several_gives_the_reason_of_the_soonest(anyio_backend):
+    """[quota R39]"""
+    desk = patient(deployment("a", QuotaLimit("output_tokens", 50)), deployment("b", OUTPUT))
+    desk.fill(name="b")
+    quotes = [desk.quote(100, name) for name in "ab"]
+    with pytest.raises(QuotaDeadlineError):
+        await desk.governor.reserve(quotes, desk.ticket(), timeout=1.0)
 
 
 async def test_too_large_for_one_is_no_reason_not_to_wait_for_another(anyio_backend):
