@@ -125,7 +125,8 @@ class DemoReport:
     @property
     def is_sound(self) -> bool:
         """Whether every request was answered or failed with an error of the library."""
-        return all(each.typed for each in (*self.unanswered, *self.by_meaning))
+        asked = all(each.typed for each in self.unanswered)
+        return asked and all(each.typed for each in self.by_meaning)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
