@@ -9,7 +9,13 @@ from chatrouting.errors import ConfigurationError
 from chatrouting.quota.charging import admission_costs
 from chatrouting.quota.estimate import QuoteTarget
 from chatrouting.quota.fairness import dominant_share
-from chatrouting.quota.limits import CONCURRENCY, BucketLimits, ProviderScope
+from chatrouting.quota.limits import (
+    CONCURRENCY,
+    OUTPUT_TOKENS,
+    TOTAL_TOKENS,
+    BucketLimits,
+    ProviderScope,
+)
 from chatrouting.quota.profiles import ProviderProfile
 from chatrouting.quota.quote import Quote
 
@@ -48,7 +54,16 @@ class QuotaDeployment:
             profile=self.profile,
             model_profile=self.model_profile,
             maximum_output_tokens=self.maximum_output_tokens,
+            largest_output_tokens=self._largest_output(),
         )
+
+    def _largest_output(self) -> int | None:
+        sizes = [
+            limit.usable
+            for limit in self.limits.limits
+            if limit.dimension in (OUTPUT_TOKENS, TOTAL_TOKENS)
+        ]
+        return max(1, int(min(sizes))) if sizes else None
 
     def share_of(self, quote: Quote, costs: Mapping[str, float]) -> float:
         """Return what a request takes of the deployment, in minutes of all of it.

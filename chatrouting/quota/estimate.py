@@ -29,6 +29,9 @@ from chatrouting.usage import Usage
 _CAUTION: Final = 1.3
 #: The same where text was counted exactly: frames of messages and tools remain a guess.
 _CAUTION_COUNTED: Final = 1.05
+#: Part of a limit that the first requests of a route are taken to need, if they have no cap and
+#: the usual guess would leave no room for their input.
+_FIRST_SHARE: Final = 0.25
 
 
 @final
@@ -41,16 +44,20 @@ class QuoteTarget:
         profile: How its provider counts.
         model_profile: The model, or the class of models, that requests are alike by.
         maximum_output_tokens: The most that the model writes; None if that is not known.
+        largest_output_tokens: The most that its limits ever have room for; None for no limit.
     """
 
     deployment: str
     profile: ProviderProfile
     model_profile: str = ""
     maximum_output_tokens: int | None = None
+    largest_output_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if self.maximum_output_tokens is not None:
             check_count("maximum_output_tokens", self.maximum_output_tokens)
+        if self.largest_output_tokens is not None:
+            check_count("largest_output_tokens", self.largest_output_tokens)
 
     def route(self, options: ChatOptions) -> Route:
         """Return what a request to this target is estimated by."""
@@ -252,12 +259,19 @@ class Estimator:
     def _output(
         self, cap: int | None, target: QuoteTarget, keys: tuple[Route, ...], now: float
     ) -> Figure:
-        learnt = self._learnt(self._outputs, keys, self._default_output, now)
+        learnt = self._learnt(self._outputs, keys, self._default_of(target, cap), now)
         caps = [each for each in (cap, target.maximum_output_tokens) if each is not None]
         value = float(math.ceil(learnt.value))
         if caps and min(caps) <= value:
             return Figure(float(min(caps)), Source.CAP, learnt.samples)
         return Figure(value, learnt.source, learnt.samples)
+
+    def _default_of(self, target: QuoteTarget, cap: int | None) -> float:
+        largest = target.largest_output_tokens
+        if cap is not None or largest is None or self._default_output <= largest / 2:
+            return self._default_output
+        # A guess above the limit would be refused for ever, and nothing be learnt.
+        return max(1.0, largest * _FIRST_SHARE)
 
     def _learnt(
         self, history: RouteHistory, keys: tuple[Route, ...], default: float, now: float

@@ -186,6 +186,19 @@ def test_the_first_request_of_a_route_is_quoted_with_caution():
     assert quote.charges()[STREAM_SECONDS] == 45.0
 
 
+def test_the_first_request_is_not_taken_to_be_larger_than_the_limit():
+    """[quota R23] It would be refused for ever, and nothing be learnt."""
+    small = QuoteTarget(deployment="gpt", profile=OPENAI.profile, largest_output_tokens=2_000)
+    tiny = QuoteTarget(deployment="gpt", profile=OPENAI.profile, largest_output_tokens=1)
+    assert quote_of(Estimator(), target=small).output.value == 500
+    assert quote_of(Estimator(), target=tiny).output.value == 1
+    capped = ChatOptions(max_output_tokens=1_500)
+    assert quote_of(Estimator(), options=capped, target=small).output.value == 1_500
+    estimator = Estimator()
+    teach(estimator, [3_000] * 30, target=small)
+    assert quote_of(estimator, target=small).output.value == pytest.approx(3_000, rel=0.06)
+
+
 def test_a_route_that_is_new_borrows_from_wider_ones():
     """[quota R19] [quota R23] Tenant first, then deployment, then class."""
     estimator = Estimator()
@@ -406,5 +419,6 @@ def test_settings_that_mean_nothing_are_refused(name, value):
 
 def test_a_target_that_writes_nothing_is_refused():
     """[BR-63]"""
-    with pytest.raises(ConfigurationError, match="maximum_output_tokens"):
-        QuoteTarget(deployment="d", profile=OPENAI.profile, maximum_output_tokens=0)
+    for name in ("maximum_output_tokens", "largest_output_tokens"):
+        with pytest.raises(ConfigurationError, match=name):
+            QuoteTarget(deployment="d", profile=OPENAI.profile, **{name: 0})

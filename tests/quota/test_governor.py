@@ -933,6 +933,7 @@ def test_messages_of_a_quote_are_not_kept():
     desk = Desk()
     desk.fill()
     messages = [ChatMessage(Role.USER, "the secret word is plover")]
-    quote = desk.governor.quote(messages, ChatOptions(), "a", is_streaming=False)
+    options = ChatOptions(max_output_tokens=1_000)
+    quote = desk.governor.quote(messages, options, "a", is_streaming=False)
     found = desk.governor.try_reserve(quote, desk.ticket())
     assert "plover" not in repr(found.to_dict()) + repr(quote) + repr(desk.log)
