@@ -101,21 +101,18 @@ class Core(Generic[ClientT]):
                 stagger=min(stagger, left),
             )
 
-    def tell(
-        self, ticket: Ticket, event: PoolEvent | None, now: float, *, was_blocked: bool
-    ) -> None:
+    def tell(self, ticket: Ticket, event: PoolEvent | None, opens_in: float) -> None:
         """Wake those who wait for what happened, and let others know of it.
 
         Args:
             ticket: It was given back.
             event: What happened to its member, if anything did.
-            now: The time of that.
-            was_blocked: The member had no slot free before.
+            opens_in: Seconds until the member may be asked, infinity if it has no slot left.
         """
-        open_at = ticket.member.open_at
         has_reopened = event is not None and event.kind is PoolEventKind.REOPENED
-        if has_reopened or (was_blocked and open_at != BLOCKED):
-            if has_reopened or ticket.is_probe or open_at > now:
+        if has_reopened or (ticket.holds_slot and opens_in < BLOCKED):
+            # Each slot wakes one request, the second as the first: each may be waited for.
+            if has_reopened or ticket.is_probe or opens_in > 0:
                 self.room.wake_all()
             else:
                 self.room.wake_one(ticket.endpoint)

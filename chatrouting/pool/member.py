@@ -147,6 +147,11 @@ class Ticket:
         self.is_probe = member.needs_probe
         self.is_open = True
 
+    @property
+    def holds_slot(self) -> bool:
+        """Somebody may wait for what it holds."""
+        return self.is_probe or self.member.is_limited
+
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from chatrouting.pool.events import EndpointState, PoolEvent, state_of
 from chatrouting.pool.faults import Fault
 from chatrouting.pool.given import MembersInput, endpoints_and_clients
 from chatrouting.pool.loop_clients import ClientFactory, ClientT, LoopClients, Wrap
-from chatrouting.pool.member import BLOCKED, Cooling, Ticket
+from chatrouting.pool.member import Cooling, Ticket
 from chatrouting.pool.policy import PoolPolicy
 from chatrouting.pool.selection import Filter
 from chatrouting.pool.strategies import observe_latency
@@ -271,13 +271,13 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         core = self._core
         member = ticket.member
         with core.lock:
-            was_blocked = member.open_at == BLOCKED
             now = core.clock()
             if latency is not None and ticket.is_open:
                 observe_latency(member, latency, now, core.policy.latency_decay)
             event = core.table.health.succeed(ticket, now)
-        if was_blocked or event is not None:
-            core.tell(ticket, event, now, was_blocked=was_blocked)
+            opens_in = member.open_at - now
+        if event is not None or ticket.holds_slot:
+            core.tell(ticket, event, opens_in)
 
     def failed(self, ticket: Ticket, error: BaseException) -> Fault:
         """Give a ticket back after a failure, and say how the policy judges it.
@@ -293,11 +293,11 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             self.released(ticket)
             return fault
         with core.lock:
-            was_blocked = member.open_at == BLOCKED
             now = core.clock()
             event = core.table.health.fail(ticket, fault, now)
-        if was_blocked or event is not None:
-            core.tell(ticket, event, now, was_blocked=was_blocked)
+            opens_in = member.open_at - now
+        if event is not None or ticket.holds_slot:
+            core.tell(ticket, event, opens_in)
         return fault
 
     def released(self, ticket: Ticket) -> None:
@@ -309,11 +309,10 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         core = self._core
         member = ticket.member
         with core.lock:
-            was_blocked = member.open_at == BLOCKED
-            now = core.clock()
             core.table.health.release(ticket)
-        if was_blocked:
-            core.tell(ticket, None, now, was_blocked=was_blocked)
+            opens_in = member.open_at - core.clock()
+        if ticket.holds_slot:
+            core.tell(ticket, None, opens_in)
 
     def may_retry(self) -> bool:
         """Take one further attempt from the retry budget; True if there is one, or no budget."""

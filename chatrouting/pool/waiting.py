@@ -106,8 +106,8 @@ class WaitingRoom:
             for waiter in tuple(self._waiters):
                 if waiter.accepts(endpoint):
                     self._waiters.remove(waiter)
+                    waiter.granted = endpoint  # before it runs, perhaps in another thread
                     if waiter.wake():
-                        waiter.granted = endpoint
                         return
 
     def wake_all(self) -> None:

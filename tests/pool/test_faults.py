@@ -78,7 +78,7 @@ def test_what_passes_by_itself_lets_a_member_rest(error, verdict):
     ids=lambda error: type(error).__name__,
 )
 def test_a_wrong_request_says_nothing_about_the_member(error):
-    """[pools 51] [pools 52] [BR-34]; an over-long prompt costs no worker its health (sglang 25811)."""
+    """[pools 51] [pools 52] [BR-34]; sglang 25811: an over-long prompt cost a worker its health."""
     assert PoolPolicy().classify(error).verdict is NEUTRAL
 
 

@@ -377,3 +377,35 @@ async def test_a_slot_given_back_in_another_thread_wakes_a_request_here(anyio_ba
     ticket = await pool.acquire(limit=20)
     assert ticket.endpoint.id == "a"
     thread.join()
+
+
+def test_requests_of_several_event_loops_share_the_slots_of_one_member():
+    """[BR-71] [BR-54]: nobody is forgotten, whoever gives a slot back."""
+    pool: EndpointPool[Client] = EndpointPool([Endpoint("a", max_concurrency=3)])
+    done: list[int] = []
+    in_flight: set[int] = set()
+
+    async def ask(number: int) -> None:
+        for _ in range(5):
+            ticket = await pool.acquire(limit=20)
+            in_flight.add(pool.snapshot()[0].in_flight)
+            await anyio.sleep(0.001)
+            pool.succeeded(ticket)
+        done.append(number)
+
+    async def crowd() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(ask, number)
+
+    threads = [
+        threading.Thread(target=anyio.run, args=(crowd,), kwargs={"backend": backend})
+        for backend in ("asyncio", "trio", "asyncio", "trio")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == sorted([*range(20)] * 4)
+    assert max(in_flight) == 3
+    assert pool.snapshot()[0].in_flight == 0

@@ -159,6 +159,25 @@ async def test_a_slot_wakes_the_request_that_waited_longest(anyio_backend):
     assert order == [0, 1, 2, 3, 4]
 
 
+async def test_two_slots_that_come_at_once_wake_two_requests(anyio_backend):
+    pool = pool_of(Endpoint("a", max_concurrency=2))
+    held = [await pool.acquire(), await pool.acquire()]
+    times: list[float] = []
+
+    async def ask() -> None:
+        await pool.acquire(limit=60)
+        times.append(anyio.current_time())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        group.start_soon(ask)
+        await anyio.sleep(1)
+        now = anyio.current_time()
+        for ticket in held:
+            pool.released(ticket)
+    assert times == [now, now]
+
+
 async def test_who_queued_for_a_member_that_is_throttled_meanwhile_does_not_rush_it(anyio_backend):
     """[pools B13]"""
     pool = pool_of(Endpoint("a", max_concurrency=1), Endpoint("b", max_concurrency=1))
@@ -228,9 +247,9 @@ async def test_a_request_that_is_cancelled_as_its_slot_comes_hands_it_on(anyio_b
 
 
 async def test_half_of_a_crowd_may_give_up_and_no_slot_is_lost(anyio_backend):
-    """[BR-54]: limit 1, a hundred that wait, a random half of them cancelled."""
-    for seed in range(5):
-        pool = pool_of(Endpoint("a", max_concurrency=1))
+    """[BR-54]: limit 1 to 3, a hundred that wait, a random half of them cancelled."""
+    for seed in range(6):
+        pool = pool_of(Endpoint("a", max_concurrency=1 + seed % 3))
         random = Random(seed)
         done: list[int] = []
 
