@@ -5,6 +5,7 @@ time: reads to the end, gives up, closes early, drops the stream. Time is virtua
 """
 
 import gc
+import logging
 import warnings
 from random import Random
 
@@ -151,11 +152,17 @@ async def settle(pool):
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_collections():
-    """Leave out of each collection what was there before: it takes most of the time."""
+    """Leave out of each collection what was there before: it takes most of the time.
+
+    And log nothing: pytest keeps the records of all examples.
+    """
+    logger = logging.getLogger("chatrouting")
+    logger.setLevel(logging.CRITICAL + 1)
     gc.collect()
     gc.freeze()
     yield
     gc.unfreeze()
+    logger.setLevel(logging.NOTSET)
 
 
 HELD = (EndpointStatus.BUSY, EndpointStatus.PROBING)
