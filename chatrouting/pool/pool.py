@@ -217,7 +217,9 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         allows = None
         if exclude or regions is not None or self._only is not None:
             allows = Filter(exclude, regions, self._only)
-        with core.lock:
+        # `with` would be a tenth of the choice on Python 3.11.
+        core.lock.acquire()
+        try:
             now = core.clock()
             table = core.table
             found = table.selection.select(now, affinity_key, tokens, allows, patience)
@@ -226,6 +228,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             if core.retries is not None and not is_retry:
                 core.retries.note_request(now)
             return table.health.begin(found, now, tokens)
+        finally:
+            core.lock.release()
 
     async def acquire(
         self,
