@@ -34,6 +34,10 @@ class Grant(NamedTuple):
     unenforced: Denial | None
     before: tuple[BucketLevel, ...]
 
+    def holds(self) -> tuple[Hold, ...]:
+        """Return all of them."""
+        return self.own if self.at_scope is None else (*self.own, self.at_scope)
+
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -124,9 +124,8 @@ class ScopeRoom:
 
     def undo(self, grant: Grant, now: float) -> None:
         """Give back what was granted, as if it had never been."""
-        for hold in (*grant.own, grant.at_scope):
-            if hold is not None:
-                self._ledger.settle(hold, None, now, sent=False)
+        for hold in grant.holds():
+            self._ledger.settle(hold, None, now, sent=False)
         if grant.funding is not None and self.shares is not None:
             self.shares.undo(grant.funding, now)
 

@@ -61,10 +61,9 @@ class Settling:
             if not reservation.is_open:
                 return
             now = core.clock()
-            holds = reservation.candidate.ticket.holds if reservation.uses_ticket else grant.own
-            for hold in (*holds, grant.at_scope):
-                if hold is not None:
-                    core.ledger.extend(hold, now)
+            of_ticket = reservation.candidate.ticket.holds if reservation.uses_ticket else ()
+            for hold in (*of_ticket, *grant.holds()):
+                core.ledger.extend(hold, now)
 
     def close(self, ticket: AdmissionTicket, usage: Usage | None) -> None:
         """Settle what a ticket holds, at the end of the request that it stands for."""

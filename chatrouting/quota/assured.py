@@ -86,11 +86,15 @@ class _Rate:
             self.timeline.add(change, charged_at if change < 0 else now, now)
         if tenant is None:
             return
-        if change < 0 and self.timeline is not None:
+        if change < 0:
             # Not more than the window has room for: time has given back a part of it already.
-            room = self.timeline.borrowable(self.levels.total(now), now)
-            change = max(change, -max(0.0, room))
+            change = max(change, -self._room(now))
         self.levels.move(tenant, -change, now)
+
+    def _room(self, now: float) -> float:
+        if self.timeline is None:
+            return 0.0  # a bucket gives nothing back
+        return max(0.0, self.timeline.borrowable(self.levels.total(now), now))
 
     def undo(self, tenant: str | None, amount: float, now: float) -> None:
         if self.timeline is not None:
@@ -126,9 +130,6 @@ class _Gauge:
         if kept == 0 or min(amount, kept) <= self.assured(tenant, now) * (1 + _ROUNDING):
             return 0.0
         return math.inf
-
-    def lent_in(self, amount: float, now: float) -> float:  # noqa: ARG002  # as of `_Rate`
-        return 0.0
 
     def to_keep_free(self, now: float, *, is_later: bool) -> float:  # noqa: ARG002  # as of `_Rate`
         return max(0.0, self._free)

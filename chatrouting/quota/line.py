@@ -182,10 +182,8 @@ class WaitingLine(Generic[W]):
         """Return who should go next, at most `count` of each class and one of each tenant."""
         found: list[W] = []
         for group in self._groups_in_order():
-            for key in group.clock.in_order(count):
-                candidate = group.flows[key].candidate()
-                if candidate is not None:
-                    found.append(candidate)
+            flows = (group.flows[key] for key in group.clock.in_order(count))
+            found += [each for flow in flows if (each := flow.candidate()) is not None]
         return found
 
     def candidates_of(self, tenant: str | None) -> Iterable[W]:
@@ -220,7 +218,10 @@ class WaitingLine(Generic[W]):
         return min(in_class + (in_class + waiting.cost) * weights, total)
 
     def park(self, waiting: W, until: float, place: Hashable) -> None:
-        """Set a request's lane aside until then, or until something is given back at a place."""
+        """Set a request's lane aside until then, or until something is given back at a place.
+
+        One that waits here no more is let alone.
+        """
         lane = waiting.lane
         if lane is None:
             return

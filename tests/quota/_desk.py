@@ -42,8 +42,7 @@ class Desk:
             deployments or [deployment("a", QuotaLimit("output_tokens", 1000))],
             clock=self.clock,
             estimator=Estimator(default_duration=10.0),
-            on_decision=self.log.append,
-            **settings,
+            **{"on_decision": self.log.append, **settings},
         )
 
     def ticket(self, tenant: str | None = "acme", request_class: str | None = None, **fields: Any):

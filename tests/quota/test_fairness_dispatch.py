@@ -211,6 +211,27 @@ def test_a_parked_request_may_leave_and_its_time_is_forgotten():
     assert dispatcher.next_start == math.inf
 
 
+def test_several_may_be_held_back_at_one_place():
+    """[quota R36]"""
+    bucket = Bucket()
+    bucket.ceilings["a"] = 0.0
+    dispatcher = Dispatcher(bucket)
+    first, second = joined(dispatcher, request("a", 1, key="x"), request("a", 1, key="y"))
+    assert granted(dispatcher, 0) == []
+    dispatcher.leave(first, 0)
+    bucket.ceilings["a"] = 1.0
+    dispatcher.released(dispatcher.line.places(), 0)
+    assert granted(dispatcher, 0) == [second]
+
+
+def test_whoever_waits_nowhere_cannot_leave_and_cannot_be_set_aside():
+    dispatcher = Dispatcher(Bucket())
+    stranger = request("a", 1)
+    dispatcher.line.leave(stranger)
+    dispatcher.line.park(stranger, 5.0, "place")
+    assert list(dispatcher.line.places()) == []
+
+
 def test_whoever_is_covered_by_a_guarantee_goes_first():
     """[quota R41, G5]"""
     bucket = Bucket(capacity=10, rate=0)

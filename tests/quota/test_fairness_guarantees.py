@@ -11,6 +11,7 @@ from chatrouting.errors import ConfigurationError
 from chatrouting.quota.assured import AssuredShares
 from chatrouting.quota.guarantees import GuaranteeKind, TenantContract, plan
 from chatrouting.quota.limits import QuotaLimit
+from chatrouting.quota.timeline import Timeline
 from chatrouting.quota.windows import windows_of
 
 LIMIT = QuotaLimit("output_tokens", 60_000)
@@ -344,6 +345,34 @@ def test_what_was_taken_by_mistake_is_given_back_whole():
     before = shares.levels("a", 0), shares._rates[0].timeline.borrowable(0, 0)
     shares.undo(shares.take("a", charges, 0), 0)
     assert (shares.levels("a", 0), shares._rates[0].timeline.borrowable(0, 0)) == before
+
+
+def test_a_bucket_gives_nothing_back():
+    """Time has done so already. What was taken by mistake is given back all the same."""
+    paced = QuotaLimit("requests", 600, kind="bucket", burst=6)
+    contracts = {"a": TenantContract(share=0.5)}
+    shares = AssuredShares(plan([paced], contracts), 0)
+    funding = shares.take("a", {"requests": 10.0}, 0)
+    shares.settle(funding, {"requests": 0.0}, 0)
+    assert shares.levels("a", 0) == {"requests per 60 s": pytest.approx(5)}
+    shares.undo(shares.take("a", {"requests": 3.0}, 0), 0)
+    assert shares.levels("a", 0) == {"requests per 60 s": pytest.approx(5)}
+    other = QuotaLimit("requests", 600, kind="bucket", burst=6, window=30)
+    assert shares.renewed(plan([paced], contracts), 0).levels("a", 0) == {
+        "requests per 60 s": pytest.approx(5)
+    }
+    assert shares.renewed(plan([other], contracts), 0).levels("a", 0) == {
+        "requests per 30 s": pytest.approx(30)
+    }
+
+
+def test_what_fills_a_window_at_once_leaves_it_at_once():
+    """[quota R57]"""
+    timeline = Timeline(LIMIT, 5000, 500)
+    timeline.add(50_000, 3.5, 3.5)
+    assert timeline.borrowable(5000, 4) < 7000
+    assert timeline.borrowable_at(7000, 4) == 64
+    assert timeline.borrowable(5000, 64) >= 7000
 
 
 def test_a_new_plan_keeps_what_is_used():

@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -35,14 +36,16 @@ from chatrouting.quota.limits import (
     Level,
     ProviderScope,
     QuotaLimit,
+    keys_of,
 )
 from chatrouting.quota.metrics import Histogram, QuotaMetrics
 from chatrouting.quota.profiles import provider_profile
+from chatrouting.quota.quote import Figure, Source
 from chatrouting.quota.reservation import Reservation
 from tests.quota._desk import Desk, deployment
 
 OUTPUT = QuotaLimit("output_tokens", 1000)
-ACME = BucketKey(Level.TENANT, "acme", (None,))
+(ACME,) = keys_of(Principal(tenant="acme"))
 
 
 def ceiling(amount, dimension="output_tokens"):
@@ -187,6 +190,17 @@ def test_a_limit_of_its_own_ends_the_walk_and_one_of_the_deployment_does_not():
     assert not desk.ask().fallback_allowed
     desk.fill("other")
     assert desk.ask("other").fallback_allowed
+
+
+def test_a_closed_deployment_does_not_hide_a_limit_of_ones_own():
+    """The own limit says where waiting is of no use. [quota R39]"""
+    desk = Desk(ceilings={ACME: ceiling(200)})
+    desk.fill()
+    desk.take("other", 10).fail(RateLimitError("slow down", status_code=429, retry_after=7.0))
+    denial = desk.ask()
+    assert denial.limiter.key == ACME
+    assert denial.wait > 7
+    assert not denial.fallback_allowed
 
 
 def test_a_ceiling_may_be_on_a_model_profile_and_on_every_tenant():
@@ -469,6 +483,16 @@ def test_a_kept_ticket_that_never_ran_gives_all_back():
     assert desk.used(level="tenant") == 0
 
 
+def test_a_ticket_that_has_paid_is_asked_for_the_deployment_alone():
+    desk = Desk(deployment("a", OUTPUT), deployment("b", OUTPUT), ceilings={ACME: ceiling(100)})
+    desk.fill("other", name="b")
+    ticket = desk.ticket(is_kept=True)
+    desk.governor.try_reserve(desk.quote(100), ticket).fail(APIConnectionError("gone"))
+    denial = desk.governor.try_reserve(desk.quote(100, "b"), ticket)
+    assert denial.limiter.key.level is Level.DEPLOYMENT
+    assert desk.used(level="tenant") == 100
+
+
 def test_attempts_that_race_pay_for_themselves():
     """[quota R33]"""
     desk = Desk(ceilings={ACME: ceiling(400)})
@@ -553,6 +577,12 @@ def test_a_listener_that_fails_costs_nothing(caplog):
     desk.governor._core._on_decision = fail
     assert desk.take().settle()
     assert "quota.listener_failed" in caplog.text
+
+
+def test_without_a_listener_no_record_says_what_windows_counted():
+    reservation = Desk(on_decision=None).take()
+    assert reservation.settle()
+    assert reservation.decision.levels == ()
 
 
 def test_a_listener_may_ask_the_governor():
@@ -678,6 +708,7 @@ def test_a_slot_is_asked_back_from_the_youngest_that_borrows():
     mine[1].settle()
     assert isinstance(desk.ask("rich"), type(desk.ask("acme")))
     assert [each.must_stop for each in batch] == [False, True]
+    assert desk.ask("rich").wait == pytest.approx(0.1)  # it will stop in a moment
     batch[1].fail()
     assert desk.governor.metrics.total("reclaimed", "class", "batch") == 1
     desk.take("rich")
@@ -718,6 +749,19 @@ def test_a_lower_cap_is_tried_if_the_class_says_so():
     denial = desk.ask(output=50)
     assert denial.downgrade_profile == "small"
     assert not denial.fallback_allowed
+
+
+def test_a_lower_cap_helps_though_less_was_expected():
+    """Where the provider charges the cap. [quota R52]"""
+    modest = TrafficClass(name="modest", min_output_tokens=50, on_pressure=(Pressure.DOWNGRADE,))
+    capped = deployment("a", OUTPUT, policy=ChargePolicy(output_charge="cap"))
+    desk = Desk(capped, classes=[modest], default_class="modest")
+    desk.take(output=900)
+    quote = replace(desk.quote(500), output=Figure(20.0, Source.ROUTE))
+    reservation = desk.governor.try_reserve(quote, desk.ticket())
+    assert reservation.max_output_tokens == 50
+    assert reservation.quote.output.value == 20
+    assert desk.used() == 950
 
 
 def test_an_admission_after_a_denial_elsewhere_is_a_reroute():
@@ -896,6 +940,8 @@ def test_a_bucket_may_be_watched_alone(watched):
     assert len(desk.fill()) == 5
     desk.governor.update_enforcement(shadow=True)
     assert desk.take(output=900).decision.is_enforced is False
+    desk.governor.update_enforcement(shadow=False, watched=[Level.DEPLOYMENT])
+    assert desk.ask().limiter.key == ACME
 
 
 # Choosing.

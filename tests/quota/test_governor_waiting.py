@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from chatrouting import Usage
+from chatrouting import Principal, Usage
 from chatrouting.errors import (
     QuotaDeadlineError,
     QuotaExhaustedError,
@@ -20,7 +20,8 @@ from chatrouting.quota._waiters import Waiter
 from chatrouting.quota.classes import Pressure, TrafficClass
 from chatrouting.quota.decisions import DecisionOutcome, DenialReason, FundingKind
 from chatrouting.quota.guarantees import TenantContract
-from chatrouting.quota.limits import BucketKey, BucketLimits, Level, QuotaLimit
+from chatrouting.quota.limits import BucketLimits, QuotaLimit, keys_of
+from chatrouting.quota.profiles import provider_profile
 from tests.quota._desk import Desk, deployment
 
 pytestmark = pytest.mark.virtual_time
@@ -156,9 +157,21 @@ async def test_those_who_wait_are_told_when_a_provider_leaves_more_again(anyio_b
     assert anyio.current_time() - start == pytest.approx(30, abs=1)
 
 
+async def test_those_who_wait_for_a_cold_deployment_are_looked_at_each_minute(anyio_backend):
+    """[quota R59, G6]"""
+    profile = provider_profile("anthropic").replace(short_windows={})
+    desk = patient(deployment("a", OUTPUT, profile=profile), cold_share=0.5)
+    desk.fill(output=50)
+    start = anyio.current_time()
+    reservation = await reserve(desk, output=50)
+    assert anyio.current_time() - start <= 62
+    assert room_of(desk).renewed_at <= anyio.current_time() + 60
+    assert reservation.is_open
+
+
 async def test_a_higher_ceiling_wakes_those_who_wait_for_it(anyio_backend):
     """[quota R63]"""
-    key = BucketKey(Level.TENANT, "acme", (None,))
+    (key,) = keys_of(Principal(tenant="acme"))
     desk = patient(ceilings={key: BucketLimits((QuotaLimit("output_tokens", 100),))})
     desk.fill()
     start = anyio.current_time()
@@ -172,7 +185,7 @@ async def test_a_higher_ceiling_wakes_those_who_wait_for_it(anyio_backend):
 
 async def test_a_ceiling_that_has_room_again_wakes_those_who_wait_for_it(anyio_backend):
     """Here and at every other deployment. [quota R35, G6]"""
-    key = BucketKey(Level.TENANT, "acme", (None,))
+    (key,) = keys_of(Principal(tenant="acme"))
     desk = patient(
         deployment("a", OUTPUT),
         deployment("b", OUTPUT),
@@ -374,6 +387,52 @@ async def test_a_grant_that_comes_with_the_cancellation_is_given_back(anyio_back
     assert len(done) == 1
     assert desk.used("concurrency") == 1
     assert is_quiet(desk)
+
+
+async def test_a_grant_by_guarantee_that_comes_too_late_is_given_back_whole(anyio_backend):
+    """[quota R29, R51]"""
+    contracts = {"rich": TenantContract(share=0.5)}
+    desk = patient(deployment("a", QuotaLimit("concurrency", 2), OUTPUT), contracts=contracts)
+    running = [desk.take("rich", 10) for _ in range(2)]
+    before = desk.governor.snapshot().scopes[0].assured
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk, "rich", 10)
+        await settled()
+        assert len(room_of(desk).waiting) == 1
+        group.cancel_scope.cancel()
+        desk.governor.update_limits(
+            deployments={"a": BucketLimits((QuotaLimit("concurrency", 4), OUTPUT))}
+        )
+    assert desk.used("concurrency") == 2
+    after = desk.governor.snapshot().scopes[0].assured
+    assert after["rich"]["output_tokens per 60 s"] == before["rich"]["output_tokens per 60 s"]
+    for each in running:
+        each.settle()
+    assert is_quiet(desk)
+
+
+async def test_one_slot_is_asked_back_for_one_that_waits(anyio_backend):
+    """Of those that borrow, the youngest that may be cut off. [quota R43, G7]"""
+    batch = TrafficClass(name="batch", is_preemptible=True, may_use_guarantee=False, max_wait=500)
+    desk = patient(
+        deployment("a", QuotaLimit("concurrency", 4)),
+        classes=(PATIENT, batch),
+        contracts={"rich": TenantContract(share=0.5)},
+    )
+    borrowed = desk.fill("other", request_class="batch")
+    mine = desk.take("rich")
+    desk.governor.update_limits(deployments={"a": BucketLimits((QuotaLimit("concurrency", 3),))})
+    mine.settle()
+    firm = desk.take("rich")
+    desk.governor.update_limits(deployments={"a": BucketLimits((QuotaLimit("concurrency", 2),))})
+    firm.settle()
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk, "rich")
+        await settled()
+        desk.governor.update_limits(contracts={"rich": TenantContract(share=0.5, weight=2)})
+        assert [each.is_reclaimed for each in borrowed] == [False, True]
+        borrowed[1].fail()
+    assert desk.used("concurrency") == 2
 
 
 @pytest.mark.parametrize("seed", range(10))
