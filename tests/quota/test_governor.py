@@ -71,6 +71,7 @@ def test_a_reservation_holds_what_was_quoted_until_it_is_settled():
     assert desk.used() == 400
     assert reservation.quote.output.value == 400
     assert reservation.max_output_tokens is None
+    assert not reservation.must_stop
     assert reservation.settle(Usage(input_tokens=20, output_tokens=50))
     assert desk.used() == 50
 
@@ -712,6 +713,20 @@ def test_a_slot_is_asked_back_from_the_youngest_that_borrows():
     batch[1].fail()
     assert desk.governor.metrics.total("reclaimed", "class", "batch") == 1
     desk.take("rich")
+
+
+def test_only_who_may_be_cut_off_is():
+    """[quota R49]"""
+    desk = Desk(
+        deployment("a", QuotaLimit("concurrency", 4)), contracts={"rich": TenantContract(share=0.5)}
+    )
+    firm = desk.fill("acme")
+    mine = [desk.take("rich") for _ in range(2)]
+    desk.governor.update_limits(deployments={"a": BucketLimits((QuotaLimit("concurrency", 2),))})
+    for each in mine:
+        each.settle()
+    assert desk.ask("rich").limiter.name == "concurrency per at once"
+    assert not any(each.must_stop for each in firm)
 
 
 def test_a_borrowed_stream_ends_when_its_class_says():

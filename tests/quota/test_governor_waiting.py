@@ -697,6 +697,45 @@ class TestInRealTime:
         assert found[0].is_open
         assert is_quiet(desk)
 
+    async def test_four_loops_share_one_governor(self, anyio_backend):
+        """No more run at once than there are slots, and nobody is forgotten. [quota R29, G3]"""
+        desk = Desk(
+            deployment("a", QuotaLimit("concurrency", 3)),
+            classes=[PATIENT],
+            default_class="patient",
+        )
+        guard = threading.Lock()
+        running, most, done = [], [], []
+
+        async def work():
+            for _ in range(20):
+                async with await reserve(desk):
+                    with guard:
+                        running.append(1)
+                        most.append(len(running))
+                    await checkpoint()
+                    with guard:
+                        running.pop()
+                done.append(1)
+
+        async def loop():
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(work)
+
+        threads = [
+            threading.Thread(target=anyio.run, args=(loop,), kwargs={"backend": backend})
+            for backend in ("asyncio", "trio") * 2
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert len(done) == 320
+        assert max(most) <= 3
+        assert desk.used("concurrency") == 0
+        assert is_quiet(desk)
+
     async def test_a_request_of_a_loop_that_is_gone_takes_nothing(self, anyio_backend):
         """[quota R29]"""
         desk = Desk(deployment("a", SLOTS), classes=[PATIENT], default_class="patient")
