@@ -33,6 +33,10 @@ _PACKAGES = (
     "numpy",
     "wordllama",
     "semantic-router",
+    "limits",
+    "throttled-py",
+    "aiolimiter",
+    "pyrate-limiter",
 )
 
 

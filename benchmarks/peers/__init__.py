@@ -10,8 +10,20 @@ Call: TypeAlias = Callable[[], Awaitable[Any]]
 #: What is measured in memory, and what is measured over the SDK too.
 IN_MEMORY = ("pydantic_ai", "langchain")
 ALL = (*IN_MEMORY, "litellm")
+#: The rate limiter that has one bucket and no keys.
+BARE_LIMITER = "aiolimiter"
 #: What their modules import; anything else that is missing is an error.
-_THEIRS = (*ALL, "langchain_core", "langchain_openai", "httpx", "semantic_router")
+_THEIRS = (
+    *ALL,
+    "langchain_core",
+    "langchain_openai",
+    "httpx",
+    "semantic_router",
+    "limits",
+    "throttled",
+    "aiolimiter",
+    "pyrate_limiter",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,12 @@ def over_sdk() -> list[OverSDK]:
 def semantic_router() -> Any:
     """Return the module for semantic-router, None if that is not installed."""
     return _load("semantic_router")
+
+
+def rate_limiters() -> dict[str, Call]:
+    """Return one check of one bucket for each rate limiter, nothing if they are not installed."""
+    module = _load("rate_limiters")
+    return {} if module is None else module.buckets()
 
 
 def note(names: tuple[str, ...]) -> list[str]:
