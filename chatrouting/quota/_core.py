@@ -39,6 +39,7 @@ class GovernorCore:
     Attributes:
         lock: Held whenever anything else here is used.
         clock: Seconds that never go back.
+        lease: Seconds after which what is not extended holds no slot.
         ledger: All buckets.
         deployments: By name.
         rooms: By scope.
@@ -68,6 +69,7 @@ class GovernorCore:
     ) -> None:
         self.lock = threading.Lock()
         self.clock = clock
+        self.lease = lease
         self.metrics = QuotaMetrics()
         self.deployments = dict(deployments)
         self.classes = classes
@@ -139,7 +141,8 @@ class GovernorCore:
     # Whenever something has changed.
 
     def renew(self, room: ScopeRoom, now: float) -> None:
-        """Follow what a provider leaves of its limits."""
+        """Follow what a provider leaves of its limits, and let go of what nobody has settled."""
+        room.expire(now)
         if room.belief.renew(now):
             self.lay_out([room], now)
 

@@ -125,6 +125,7 @@ class Deciding:
             decision,
             settler=self._settler,
             clock=core.clock,
+            expires=now + core.lease,
             order=room.sent,
             beliefs=beliefs,
             uses_ticket=uses_ticket,

@@ -37,7 +37,7 @@ class ScopeRoom:
         shares: The guarantees; None if nobody has one.
         dispatcher: Those that wait.
         waiting: The same, oldest first.
-        running: Reservations that are open, oldest first.
+        running: Reservations that are open, the first to expire in front.
         sent: How many requests were admitted.
         is_enforced: False: its bucket is only watched.
         leader: Who keeps the timer of those that wait.
@@ -81,6 +81,24 @@ class ScopeRoom:
             self.shares = AssuredShares(plan, now)
         else:
             self.shares = self.shares.renewed(plan, now)
+
+    def expire(self, now: float) -> None:
+        """Give back the slots of requests of which nobody has heard for the length of a lease."""
+        while self.running:
+            oldest = next(iter(self.running))
+            if oldest.expires > now:
+                return
+            del self.running[oldest]
+            if oldest.grant.funding is not None and self.shares is not None:
+                self.shares.release(oldest.grant.funding, now)
+
+    def extend(self, reservation: Reservation, expires: float, now: float) -> None:
+        """Note that a request still runs."""
+        self.running.pop(reservation, None)
+        self.running[reservation] = None
+        reservation.expires = expires
+        if reservation.grant.funding is not None and self.shares is not None:
+            self.shares.hold_again(reservation.grant.funding, now)
 
     def admit(self, candidate: Candidate, now: float) -> Grant | Blocked:
         """Take what a request needs in all buckets, or nothing; say why in `refusal`."""
@@ -249,11 +267,8 @@ class ScopeRoom:
         return Blocked(refusal.wait, None if refusal.key == self.key else refusal.key)
 
     def _reclaim_for(self, candidate: Candidate) -> None:
-        """Ask the youngest request that runs on borrowed capacity to stop."""
-        if candidate.has_reclaimed:
-            return
-        for running in reversed(self.running):
-            if running.may_be_reclaimed:
-                running.is_reclaimed = True
-                candidate.has_reclaimed = True
-                return
+        """Ask the youngest of those that borrow to stop, once for each request that waits."""
+        found = [each for each in self.running if each.may_be_reclaimed]
+        if found and not candidate.has_reclaimed:
+            candidate.has_reclaimed = True
+            max(found, key=lambda each: each.started_at).is_reclaimed = True

@@ -64,6 +64,8 @@ class Settling:
             of_ticket = reservation.candidate.ticket.holds if reservation.uses_ticket else ()
             for hold in (*of_ticket, *grant.holds()):
                 core.ledger.extend(hold, now)
+            room = core.room(reservation.candidate.deployment)
+            room.extend(reservation, now + core.lease, now)
 
     def close(self, ticket: AdmissionTicket, usage: Usage | None) -> None:
         """Settle what a ticket holds, at the end of the request that it stands for."""

@@ -25,7 +25,7 @@ _ROUNDING: Final = 1e-9
 
 
 @final
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Funding:
     """What pays for one request.
 
@@ -33,11 +33,13 @@ class Funding:
         tenant: Whose assured levels; None if it is borrowed.
         charges: What the deployment was charged, by dimension.
         charged_at: When.
+        holds_slots: It counts in gauges.
     """
 
     tenant: str | None
     charges: Mapping[str, float]
     charged_at: float
+    holds_slots: bool = True
 
 
 @final
@@ -246,8 +248,23 @@ class AssuredShares:
             change = actual.get(each.limit.dimension, charged) - charged
             if change:
                 each.settle(tenant, change, funding.charged_at, now)
-        for gauge in self._gauges:
-            gauge.undo(tenant, funding.charges.get(gauge.limit.dimension, 0.0), now)
+        self.release(funding, now)
+
+    def release(self, funding: Funding, now: float) -> None:
+        """Give back the slots alone, as of a request of which nobody has heard for long."""
+        if funding.holds_slots:
+            funding.holds_slots = False
+            tenant = self._still_promised(funding.tenant)
+            for gauge in self._gauges:
+                gauge.undo(tenant, funding.charges.get(gauge.limit.dimension, 0.0), now)
+
+    def hold_again(self, funding: Funding, now: float) -> None:
+        """Count slots again that were given back, since the request still runs."""
+        if not funding.holds_slots:
+            funding.holds_slots = True
+            tenant = self._still_promised(funding.tenant)
+            for gauge in self._gauges:
+                gauge.take(tenant, funding.charges.get(gauge.limit.dimension, 0.0), now)
 
     def renewed(self, plan: GuaranteePlan, now: float) -> "AssuredShares":
         """Return the same state under another plan."""

@@ -69,6 +69,7 @@ class Reservation:
         is_open: It is not settled yet.
         is_reclaimed: It runs on borrowed capacity, which a guarantee needs back: the client should
             stop and raise `QuotaReclaimedError`.
+        expires: From when on it holds no slot unless it is extended.
         order: Its place among all that went to the scope, for what headers say.
         beliefs: What the deployment's windows counted when it was admitted.
     """
@@ -79,6 +80,7 @@ class Reservation:
         "beliefs",
         "candidate",
         "decision",
+        "expires",
         "grant",
         "is_open",
         "is_reclaimed",
@@ -95,6 +97,7 @@ class Reservation:
         *,
         settler: Settler,
         clock: Callable[[], float],
+        expires: float,
         order: int,
         beliefs: Mapping[Place, Belief],
         uses_ticket: bool,
@@ -105,6 +108,7 @@ class Reservation:
         self.started_at = decision.at
         self.is_open = True
         self.is_reclaimed = False
+        self.expires = expires
         self.order = order
         self.beliefs = beliefs
         self.uses_ticket = uses_ticket

@@ -97,7 +97,7 @@ def take_snapshot(core: GovernorCore) -> QuotaSnapshot:
 
 def _scope_state(core: GovernorCore, room: ScopeRoom, now: float) -> ScopeState:
     running = [each.funding for each in room.running]
-    oldest = next((now - each.started_at for each in room.running), 0.0)
+    oldest = max((now - each.started_at for each in room.running), default=0.0)
     tenants = () if room.shares is None else tuple(room.shares.plan.guarantees)
     return ScopeState(
         scope=room.key.id,

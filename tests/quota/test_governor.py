@@ -428,6 +428,27 @@ def test_a_hold_that_is_extended_keeps_its_slot():
     assert desk.used("concurrency") == 0
 
 
+def test_a_reservation_that_is_forgotten_gives_its_slot_back_after_its_lease():
+    """Also that of a guarantee; what it was charged stays. [quota R29]"""
+    slots = QuotaLimit("concurrency", 4)
+    desk = Desk(
+        deployment("a", slots, OUTPUT), contracts={"rich": TenantContract(share=0.3)}, lease=30.0
+    )
+    forgotten, running = desk.take("rich", 10), desk.take("acme", 10)
+    assert desk.take("rich", 10).funding is FundingKind.BORROWED
+    desk.clock.advance(20)
+    running.extend()
+    desk.clock.advance(15)
+    assert desk.take("rich", 10).funding is FundingKind.GUARANTEED
+    (scope,) = desk.governor.snapshot().scopes
+    assert scope.running == {"guaranteed": 1, "borrowed": 1}
+    assert scope.oldest_running == 35
+    forgotten.extend()
+    assert desk.governor.snapshot().scopes[0].assured["rich"]["concurrency per at once"] == 0
+    assert forgotten.settle(Usage(input_tokens=1, output_tokens=1))
+    assert desk.used("concurrency") == 2
+
+
 def test_long_streams_exhaust_a_gauge_though_requests_are_unlimited():
     """[quota R10]"""
     desk = Desk(deployment("a", QuotaLimit("stream_seconds", 35)))
