@@ -271,4 +271,4 @@ class ScopeRoom:
         found = [each for each in self.running if each.may_be_reclaimed]
         if found and not candidate.has_reclaimed:
             candidate.has_reclaimed = True
-            max(found, key=lambda each: each.started_at).is_reclaimed = True
+            max(found, key=lambda each: each.order).is_reclaimed = True
