@@ -22,7 +22,7 @@ from chatrouting.cli.demo_schedule import (
     question,
     question_number,
 )
-from chatrouting.cli.demo_semantic import PROVIDERS_OF, TEXTS, Routed
+from chatrouting.cli.demo_semantic import PROVIDERS_OF, TEXTS, Routed, route_texts
 from chatrouting.cli.demo_view import (
     FOREIGN,
     INSTALL,
@@ -42,6 +42,7 @@ from chatrouting.cli.demo_view import (
 from chatrouting.cli.terminal import Terminal, render_row, render_table
 from chatrouting.errors import MissingExtraError, OverloadedError, StallTimeoutError
 from chatrouting.failure import Failure, FailureKind
+from chatrouting.testing import FakeEmbeddingGenerator, ScriptedChatClient, fails
 
 EAST, EUROPE, ANTHROPIC = PROVIDERS
 
@@ -486,6 +487,15 @@ async def test_texts_go_where_similar_ones_belong(anyio_backend):
     for each in record.routed:
         assert each.asked == PROVIDERS_OF[each.route][: len(each.asked)]
     assert {len(each.asked) for each in record.routed} == {1, 2}
+
+
+async def test_a_text_that_nobody_answers_is_told_with_its_error(anyio_backend):
+    providers = {name: ScriptedChatClient(*[fails(OverloadedError)] * 8) for name in PROVIDERS}
+
+    routed = await route_texts(providers, FakeEmbeddingGenerator(dimension=64))
+
+    assert [type(each.error) for each in routed] == [OverloadedError] * len(TEXTS)
+    assert all(each.asked == PROVIDERS_OF[each.route] for each in routed)
 
 
 @pytest.mark.timeout(60)
