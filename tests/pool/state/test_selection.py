@@ -237,6 +237,18 @@ def test_the_soonest_may_be_tried_unless_the_server_named_a_time(build, clock):
     assert pool.cooling().endpoint.id == "a"
 
 
+def test_a_hint_holds_for_all_who_share_the_limit_and_is_cut_by_no_later_one(build, clock):
+    """[BR-28] [BR-39]"""
+    pool = build(
+        Endpoint("a", quota_group="one"),
+        Endpoint("b", quota_group="one"),
+        when_all_cooling="try_soonest",
+    )
+    pool.fail("a", throttled(60), throttled(1))
+    clock.advance(2)
+    assert pool.cooling().wait == 58
+
+
 def test_if_all_are_parked_they_are_asked_all_the_same(build, clock):
     """[pools B9]"""
     pool = build("a", "b", Endpoint("c", priority=2))

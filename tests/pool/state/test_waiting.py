@@ -304,6 +304,49 @@ async def test_those_who_wait_for_a_probe_hear_of_its_end(anyio_backend):
     assert max(got) <= started + 1.26
 
 
+async def test_a_probe_that_says_nothing_is_taken_over_by_one_who_waits(anyio_backend):
+    """[BR-45]"""
+    pool = pool_of("a", "b", probe_concurrency=1)
+    pool.failed(take(pool, "a"), InternalServerError("broken", status_code=500))
+    throttle(pool, b=100)
+    await anyio.sleep(5)
+    probe = await pool.acquire()
+    got: list[Ticket] = []
+
+    async def ask() -> None:
+        got.append(await pool.acquire())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await anyio.sleep(1)
+        now = anyio.current_time()
+        pool.released(probe)
+    assert (got[0].endpoint.id, got[0].is_probe) == ("a", True)
+    assert anyio.current_time() <= now + 0.26
+
+
+async def test_all_who_wait_for_a_slot_hear_that_its_member_rests(anyio_backend):
+    """[pools B13]: also if the first of them gives up meanwhile."""
+    pool = pool_of(Endpoint("a", max_concurrency=1), "b")
+    throttle(pool, b=100)
+    held = take(pool, "a")
+    times: list[float] = []
+
+    async def ask(patience: float) -> None:
+        with anyio.move_on_after(patience):
+            await pool.acquire()
+            times.append(anyio.current_time())
+
+    started = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        for patience in (5.0, 1000.0):
+            group.start_soon(ask, patience)
+            await anyio.sleep(0.01)
+        pool.failed(held, RateLimitError("slow down", status_code=429, retry_after=10))
+    assert len(times) == 1
+    assert started + 10 <= times[0] <= started + 11
+
+
 async def test_a_parked_member_that_answers_ends_the_wait_for_others(anyio_backend):
     pool = pool_of("a", "b")
     denied = AuthenticationError("bad key", status_code=401)
