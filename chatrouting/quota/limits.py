@@ -270,8 +270,9 @@ class BucketKey(NamedTuple):
     Attributes:
         level: Whose limit it is.
         id: Of the tenant, team, key, ...; of a deployment its scope, as a text.
-        within: Ids of what this one belongs to, from the outside in: teams of one name in two
-            tenants are two teams.
+        within: Ids of what this one belongs to, from the outside in, beginning with the first that
+            is known: teams of one name in two tenants are two teams. A tenant of no organisation
+            is within nothing.
     """
 
     level: Level
@@ -289,9 +290,10 @@ def keys_of(
     keys: list[BucketKey] = []
     if principal is not None:
         ids = (principal.organisation, principal.tenant, principal.team, principal.api_key)
+        outermost = next((depth for depth, own in enumerate(ids) if own is not None), 0)
         for depth, (level, own) in enumerate(zip(_PRINCIPAL_LEVELS, ids, strict=True)):
             if own is not None:
-                keys.append(BucketKey(level, own, ids[:depth]))
+                keys.append(BucketKey(level, own, ids[outermost:depth]))
     if model_profile is not None:
         keys.append(BucketKey(Level.MODEL_PROFILE, model_profile))
     if scope is not None:

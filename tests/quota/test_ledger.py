@@ -89,7 +89,7 @@ class TestAdmission:
         path = path_of(ledger, tenant="shop", team="search")
         ledger.admit(path, ONE | {"input_tokens": 80}, 0.0)
         denial = ledger.admit(path, ONE | {"input_tokens": 30}, 0.0)
-        assert denial.key == BucketKey(Level.TEAM, "search", (None, "shop"))
+        assert denial.key == BucketKey(Level.TEAM, "search", ("shop",))
         assert denial.limit == QuotaLimit("input_tokens", 100)
         assert (denial.needed, denial.used) == (30, 80)
         assert denial.wait == pytest.approx(61.0, abs=1e-5)
