@@ -25,6 +25,7 @@ PUBLIC = [
     "chatrouting.admission",
     "chatrouting.errors",
     "chatrouting.pool",
+    "chatrouting.quota",
     "chatrouting.semantic",
     "chatrouting.stream",
     "chatrouting.sync",
