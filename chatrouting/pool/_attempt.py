@@ -31,7 +31,7 @@ async def run_attempt(
         AttemptTimeoutError: If it took longer than the endpoint, or the request, is given.
         BaseException: What the call raised.
     """
-    ticket = request.ticket
+    ticket = request.held
     ends = request.ends_attempt(endpoint)
     try:
         if ends == math.inf:
@@ -40,8 +40,7 @@ async def run_attempt(
     except LimitExpired as expired:
         error = expired.caused(_timeout(request, endpoint))
     except GeneratorExit:
-        if ticket is not None:
-            give_back_later(request.pool, ticket, current_token().native_token)
+        give_back_later(request.pool, ticket, current_token().native_token)
         raise
     raise error
 

@@ -8,7 +8,7 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import anyio
 
@@ -87,9 +87,6 @@ class PooledRequest:
         Args:
             key: For affinity.
             tokens: What the request is thought to take.
-
-        Raises:
-            NoEndpointAvailableError: If no member may be asked at all.
         """
         while not self.pause:
             try:
@@ -97,9 +94,7 @@ class PooledRequest:
                     affinity_key=key, exclude=self._left_out, tokens=tokens, is_retry=self._is_retry
                 )
             except NoEndpointAvailableError:
-                if self._is_retry:
-                    return None
-                raise
+                return None  # `acquire` says so
             if isinstance(found, Cooling):
                 return None
             name = self._hold(found)
@@ -156,11 +151,14 @@ class PooledRequest:
         return name
 
     @property
+    def held(self) -> Ticket:
+        """What the running attempt holds; there must be one."""
+        return cast("Ticket", self.ticket)
+
+    @property
     def endpoint(self) -> Endpoint:
         """Whom the running attempt asks."""
-        if self.ticket is None:
-            raise RuntimeError("no attempt runs")
-        return self.ticket.endpoint
+        return self.held.endpoint
 
     def ends_attempt(self, endpoint: Endpoint) -> float:
         """Return when an attempt that begins now has taken too long, by the event loop's clock."""
@@ -175,16 +173,13 @@ class PooledRequest:
 
     def succeeded(self, latency: float) -> None:
         """Note that the attempt got its answer, its first output after so many seconds."""
-        if self.ticket is not None:
-            self.pool.succeeded(self.ticket, latency=latency)
-            self.ticket = None
+        self.pool.succeeded(self.held, latency=latency)
+        self.ticket = None
 
     def failed(self, error: BaseException) -> None:
         """Note what the attempt raised."""
         self.failures += 1
-        ticket = self.ticket
-        if ticket is None:
-            return
+        ticket = self.held
         if isinstance(error, TimeoutError) and self.is_over_budget:
             # It was cut short: that says nothing about the member.
             self.neutral()
@@ -196,15 +191,13 @@ class PooledRequest:
 
     def refused(self) -> None:
         """Note that the member's client refused on this side; it is not asked again."""
-        if self.ticket is not None:
-            self._left_out |= {self.ticket.endpoint.id}
+        self._left_out |= {self.endpoint.id}
         self.neutral()
 
     def neutral(self) -> None:
         """Note that the attempt ended, and tells nothing: it was cancelled or abandoned."""
-        if self.ticket is not None:
-            self.pool.released(self.ticket)
-            self.ticket = None
+        self.pool.released(self.held)
+        self.ticket = None
 
     def may_try_again(self, failures: int, hint: float | None, deadline: float = math.inf) -> bool:
         """Say whether attempts and time are left; in a pool of one, set the wait before the next.

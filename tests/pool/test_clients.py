@@ -11,8 +11,13 @@ from anyio.lowlevel import checkpoint
 from chatrouting import (
     AttemptOutcome,
     ChatOptions,
+    ClientMetadata,
     ConfigureOptionsChatClient,
+    DelegatingChatClient,
     OrderedFailoverChatClient,
+    ResponseStream,
+    RoutingAttempt,
+    RoutingContext,
     RoutingHints,
 )
 from chatrouting.errors import (
@@ -43,7 +48,7 @@ from chatrouting.pool import (
     endpoint_of,
 )
 from chatrouting.testing.provider_server import Gate, ProviderServer, Reply
-from chatrouting.testing.scripted import ScriptedChatClient, fails
+from chatrouting.testing.scripted import ScriptedChatClient, fails, update
 
 RESILIENT = PoolPolicy.resilient()
 #: Asked in order: one tier each.
@@ -826,3 +831,139 @@ async def test_a_member_can_be_asked_by_itself(anyio_backend, ask, serve):
 def test_a_pool_is_wanted():
     with pytest.raises(TypeError, match="expected an EndpointPool"):
         PooledChatClient([ScriptedChatClient()])
+
+
+# Slots, wherever a request ends
+
+
+def test_a_stream_dropped_after_its_loop_gives_its_slot_back(backend):
+    """There is no event loop left to do it."""
+    pool = EndpointPool({Endpoint("a", max_concurrency=1): ScriptedChatClient("Hel", "lo")})
+
+    async def leave():
+        stream = PooledChatClient(pool).get_streaming_response("Hi")
+        await anext(stream)
+        return stream
+
+    left = [anyio.run(leave, backend=backend)]
+    assert pool.snapshot()[0].in_flight == 1
+    with pytest.warns(ResourceWarning, match="without being read to its end"):
+        left.clear()
+        gc.collect()
+
+    assert pool.snapshot()[0].in_flight == 0
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request):
+    """Return the name of an event loop, for tests that start it themselves."""
+    return request.param
+
+
+@pytest.mark.parametrize("limit", [60.0, None])
+async def test_a_coroutine_that_is_thrown_away_gives_its_slot_back(anyio_backend, limit):
+    class Never:
+        def __await__(self):
+            yield
+
+    class Waiting(DelegatingChatClient):
+        async def get_response(self, messages, options=None):
+            await Never()
+
+        def get_streaming_response(self, messages, options=None):
+            return ResponseStream(Updates())
+
+    class Updates:
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            await Never()
+
+    pool = EndpointPool(
+        {Endpoint("a", timeout=limit): Waiting(ScriptedChatClient())},
+        policy=PoolPolicy(total_budget=None),
+        clock=anyio.current_time,
+    )
+    client = PooledChatClient(pool)
+    stream = client.get_streaming_response("Hi")
+    for coroutine in (client.get_response("Hi"), stream.__anext__()):
+        coroutine.send(None)
+        assert pool.snapshot()[0].in_flight == 1
+        coroutine.close()
+        await anyio.sleep(0.01)
+        assert pool.snapshot()[0].in_flight == 0
+
+
+# What the policy looks at
+
+
+async def test_the_same_key_finds_the_same_member(anyio_backend, ask):
+    """Of a hint, or of what an agent's calls begin with.
+
+    [pools section 4: balancing destroys prompt caching]
+    """
+    pool = EndpointPool(
+        {f"m{number}": ScriptedChatClient("Hello") for number in range(5)},
+        policy=PoolPolicy(strategy="affinity"),
+    )
+    client = PooledChatClient(pool)
+    hinted = ChatOptions(routing=RoutingHints(affinity_key="session 7"))
+    instructed = ChatOptions(instructions="You are an agent.")
+    for options in (hinted, instructed):
+        asked = {routes(await ask(client, "Hi", options))[0] for _ in range(8)}
+        assert len(asked) == 1
+
+
+async def test_a_member_whose_limit_is_used_up_is_passed_over(anyio_backend, ask):
+    """By our own estimate of prompt and answer.
+
+    [pools 31]
+    """
+    clients = {
+        Endpoint("small", tpm=1000): ScriptedChatClient("Hello"),
+        Endpoint("large", tpm=100_000): ScriptedChatClient("Hello"),
+    }
+    pool = EndpointPool(clients, policy=PoolPolicy(enforce_tpm=True), clock=anyio.current_time)
+    client = PooledChatClient(pool)
+    options = ChatOptions(max_output_tokens=900)
+    asked = [routes(await ask(client, "a" * 800, options))[0] for _ in range(6)]
+
+    assert set(asked) == {"large"}
+
+
+async def test_the_selection_can_be_asked_by_itself(anyio_backend):
+    pool = EndpointPool({"a": ScriptedChatClient(), "b": ScriptedChatClient()})
+    client = PooledChatClient(pool)
+
+    assert client.pool is pool
+    assert await client.select_client(RoutingContext("Hi")) in ("a", "b")
+
+
+async def test_a_member_answers_for_what_it_asks(anyio_backend):
+    inner = ScriptedChatClient("Hello", metadata=ClientMetadata("azure", "gpt-4o"))
+    pool = EndpointPool({"a": inner})
+    (member,) = PooledChatClient(pool).routes.values()
+
+    assert member.get_service(ClientMetadata) == ClientMetadata("azure", "gpt-4o")
+    assert member.get_service(Endpoint).id == "a"
+    assert member.get_service(type(member)) is member
+    await member.aclose()
+    assert inner.close_count == 0
+    assert endpoint_of(RoutingAttempt(client=inner)) is None
+
+
+async def test_commit_on_update_hands_out_the_first_update_of_any_kind(anyio_backend):
+    pool = EndpointPool(
+        {
+            "a": ScriptedChatClient(update(), fails(OverloadedError("late"))),
+            "b": ScriptedChatClient(update(), fails(OverloadedError("late"))),
+        }
+    )
+    stream = PooledChatClient(pool, commit_on="update").get_streaming_response("Hi")
+    async with stream:
+        assert (await anext(stream)).text == ""
+        with pytest.raises(OverloadedError):
+            await anext(stream)
+
+    assert len(stream.attempts) == 1
