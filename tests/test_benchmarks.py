@@ -31,7 +31,9 @@ def run(*command: str) -> str:
         "streams",
         "imports",
         "sdk",
+        "pool_calls",
         "pool_selection",
+        "quota_admit",
         "semantic_accuracy",
         "semantic_speed",
     ],
@@ -43,9 +45,10 @@ def test_a_quick_run_tells_each_claim_with_its_target_and_what_was_measured(name
     assert "≤" in claims or "≥" in claims
 
 
-def test_a_short_soak_leaves_nothing_over():
+@pytest.mark.parametrize("name", ["soak", "pool_soak"])
+def test_a_short_soak_leaves_nothing_over(name):
     """Every request ends in a known way, and no connection, task or stream is left."""
-    told = run("soak.py", "--requests", "80")
+    told = run(f"{name}.py", "--requests", "80")
     assert "NO" not in told.partition("### Claims")[2]
 
 
