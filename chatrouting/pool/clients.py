@@ -10,8 +10,9 @@ whom to ask, and whether to wait.
 
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, final
 
 import anyio
@@ -160,7 +161,7 @@ class PooledChatClient(FailoverChatClient):
         Raises:
             PoolExhaustedError: If nothing was sent yet and no member is back in time.
         """
-        chosen = self._choose(context)
+        chosen = self._choose(self._names, context)
         return chosen if chosen is None or isinstance(chosen, str) else await chosen
 
     @override
@@ -201,12 +202,14 @@ class PooledChatClient(FailoverChatClient):
             moves_on = error is not None and request.moves_on(error)
         return moves_on and self._pool.may_retry()
 
-    def _choose(self, context: RoutingContext) -> str | Awaitable[str | None] | None:
-        """Choose a route; without waiting where a member is ready."""
+    def _choose(
+        self, names: Mapping[str, str], context: RoutingContext
+    ) -> str | Awaitable[str | None] | None:
+        """Choose one of the routes of `names`; without waiting where a member is ready."""
         request: PooledRequest | None = context.state.get(REQUEST)
         if request is None:
             request = context.state[REQUEST] = PooledRequest(
-                self._pool, self._names, rng=self._rng, sleep=self._sleep
+                self._pool, names, rng=self._rng, sleep=self._sleep
             )
         key, tokens = self._facts(context)
         route = request.pick(key=key, tokens=tokens)
@@ -228,15 +231,17 @@ class PooledChatClient(FailoverChatClient):
     def _follow_pool(self) -> None:
         """Make a route of each endpoint that the pool has now."""
         endpoints = self._pool.endpoints
-        self._names = _route_names(endpoints)
+        self._names = names = _route_names(endpoints)
         members: dict[str, ChatClient] = {
-            self._names[endpoint.id]: PoolMember(
+            names[endpoint.id]: PoolMember(
                 self._pool, endpoint, commits_at_once=self._commits_at_once
             )
             for endpoint in endpoints
         }
         self._routes = RouteTable(members, parameter=self._routes_parameter)
-        self._settings = replace(self._settings, routes=self._routes, select=self._choose)
+        # With the routes go their names: another thread may follow the pool meanwhile.
+        select = partial(self._choose, names)
+        self._settings = replace(self._settings, routes=self._routes, select=select)
         self._endpoints = endpoints
 
 
