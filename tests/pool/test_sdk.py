@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import threading
 import tracemalloc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -262,7 +263,8 @@ async def test_azure_identity_gives_the_token(anyio_backend, monkeypatch, tmp_pa
     for name in ("azure", "azure.identity"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
-    assert await AzureIdentity()() == f"for {SCOPE}"
+    token = AzureIdentity()
+    assert [await token(), await token()] == [f"for {SCOPE}"] * 2
     for name in ("azure", "azure.identity"):
         monkeypatch.delitem(sys.modules, name)
 
@@ -281,12 +283,15 @@ class Credentials:
     def __init__(self):
         self.time = 1000.0
         self.fetched = 0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def make(self):
         return self.fetch
 
     def fetch(self, scope):
         assert scope == SCOPE
+        assert self.may_answer.wait(5)
         self.fetched += 1
         return Token(f"token {self.fetched}", int(self.time) + 3600)
 
@@ -311,6 +316,7 @@ async def test_many_tasks_fetch_one_token(anyio_backend):
     credentials = Credentials()
     token = credentials.identity()
     found = []
+    credentials.may_answer.clear()
 
     async def ask():
         found.append(await token())
@@ -318,6 +324,8 @@ async def test_many_tasks_fetch_one_token(anyio_backend):
     async with anyio.create_task_group() as group:
         for _ in range(20):
             group.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        credentials.may_answer.set()
 
     assert found == ["token 1"] * 20
     assert credentials.fetched == 1
