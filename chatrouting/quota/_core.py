@@ -6,7 +6,6 @@ one step, on one event loop and on several.
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, final
@@ -14,6 +13,7 @@ from typing import Final, final
 from chatrouting.errors import ConfigurationError
 from chatrouting.quota._belief import ScopeBelief
 from chatrouting.quota._candidate import Candidate
+from chatrouting.quota._lock import CoreLock
 from chatrouting.quota._room import ScopeRoom
 from chatrouting.quota.capacity import AdaptiveSettings
 from chatrouting.quota.classes import TrafficClass
@@ -67,7 +67,7 @@ class GovernorCore:
         lease: float,
         epoch: float,
     ) -> None:
-        self.lock = threading.Lock()
+        self.lock = CoreLock()
         self.clock = clock
         self.lease = lease
         self.metrics = QuotaMetrics()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Final, final
 
 from chatrouting.errors import APIStatusError
@@ -34,6 +35,9 @@ class Settling:
     def settle(self, reservation: Reservation, ending: Ending) -> bool:
         """End a reservation; say whether this call did."""
         core = self._core
+        if core.lock.is_held_here():
+            core.lock.later(partial(self.settle, reservation, ending))
+            return reservation.is_open
         with core.lock:
             if not reservation.is_open:
                 return False
@@ -70,6 +74,9 @@ class Settling:
     def close(self, ticket: AdmissionTicket, usage: Usage | None) -> None:
         """Settle what a ticket holds, at the end of the request that it stands for."""
         core = self._core
+        if core.lock.is_held_here():
+            core.lock.later(partial(self.close, ticket, usage))
+            return
         with core.lock:
             now = core.clock()
             holds, ticket.holds = ticket.holds, ()

@@ -449,6 +449,21 @@ def test_a_reservation_that_is_forgotten_gives_its_slot_back_after_its_lease():
     assert desk.used("concurrency") == 2
 
 
+def test_what_is_collected_in_the_middle_of_something_is_settled_after_it():
+    """A dropped stream is found wherever the collector happens to run. [quota R29], [BR-53]"""
+    desk = Desk(ceilings={ACME: ceiling(900)})
+    ticket = desk.ticket(is_kept=True)
+    dropped, kept = desk.take(output=400), desk.governor.try_reserve(desk.quote(100), ticket)
+    with desk.governor._core.lock:
+        assert dropped.fail(sent=False)
+        assert kept.fail(sent=False)
+        desk.governor.close_ticket(ticket)
+        assert dropped.is_open
+    assert not dropped.is_open
+    assert (desk.used(), desk.used(level="tenant")) == (0, 0)
+    assert len(desk.log) == 2
+
+
 def test_long_streams_exhaust_a_gauge_though_requests_are_unlimited():
     """[quota R10]"""
     desk = Desk(deployment("a", QuotaLimit("stream_seconds", 35)))
