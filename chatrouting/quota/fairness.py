@@ -75,6 +75,11 @@ class FairClock(Generic[Flow]):
         """Go through the waiting flows, in no order."""
         return iter(self._start)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no flow waits."""
+        return not self._start
+
     def start(self, flow: Flow) -> float:
         """Return the tag at which the next request of a flow begins."""
         waiting = self._start.get(flow)

@@ -292,7 +292,7 @@ class WaitingLine(Generic[W]):
             group.clock.leave(flow.key)
         else:
             group.clock.arrive(flow.key)
-        if group.clock.first() is None:
+        if group.clock.is_idle:
             self._classes.leave(group.traffic.name)
         else:
             self._classes.arrive(group.traffic.name)
