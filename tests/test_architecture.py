@@ -60,7 +60,7 @@ LAYERS: list[dict[str, set[str]]] = [
         "telemetry": {"telemetry"},
         "testing": {"testing"},
     },
-    {"config": {"config"}},
+    {"config": {"config"}, "simulation": {"simulation"}},
     {
         "doors": {
             "__main__",
