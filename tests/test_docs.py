@@ -197,7 +197,7 @@ def test_every_command_exists(page: str, command: str) -> None:
     else:
         assert program in {"export", "git", "pip", "python3"} or (ROOT / program).exists()
     if program.endswith("chatrouting"):
-        assert arguments[0] in {"chat", "demo", "pool", "semantic"}
+        assert arguments[0] in {"chat", "demo", "pool", "quota", "semantic"}
     paths = [each for each in arguments if each.startswith("tests/")]
     assert all((ROOT / each).exists() for each in paths)
 

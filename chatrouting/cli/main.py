@@ -1,4 +1,4 @@
-"""The command line: `chatrouting demo`, `chat`, `semantic` and `pool`.
+"""The command line: `chatrouting demo`, `chat`, `semantic`, `pool` and `quota`.
 
 Here the environment of the process is read, and handed on as a mapping. It parses, opens the
 terminal, and turns what happened into an exit code: 0 done, 1 failed, 2 asked for wrongly, 130
@@ -23,6 +23,7 @@ from chatrouting.cli.arguments import FAILED, INTERRUPTED, MISUSED, add_plain, p
 from chatrouting.cli.chat import chat
 from chatrouting.cli.demo import DEFAULT_REQUESTS, DEFAULT_SEED, demo, demo_as_json
 from chatrouting.cli.pool_command import describe_pool
+from chatrouting.cli.quota_command import describe_quota
 from chatrouting.cli.routes import ANTHROPIC_MODEL, OPENAI_MODEL, RouteError, find_routes
 from chatrouting.cli.semantic import InputError, evaluate, try_question
 from chatrouting.cli.terminal import Terminal
@@ -39,6 +40,7 @@ examples:
   chatrouting chat "Hello" --route anthropic --route openai/gpt-x
   chatrouting semantic try routes.toml "where is my invoice"
   chatrouting pool show GPT_4_O         what the environment makes of a pool
+  chatrouting quota check limits.toml   what limits and guarantees come to
 """
 _CHAT_ENVIRONMENT = f"""\
 environment:
@@ -142,6 +144,13 @@ def _parser() -> argparse.ArgumentParser:
             "pool",
             help="see the endpoints of a model, and whether they answer",
             description="Look at a pool of endpoints, as the environment describes it.",
+        )
+    )
+    describe_quota(
+        commands.add_parser(
+            "quota",
+            help="see what limits come to, and how a load would fare under them",
+            description="Look at limits that a file describes. Nothing is sent.",
         )
     )
     return parser

@@ -18,6 +18,7 @@ from chatrouting.quota.classes import (
     Pressure,
     TrafficClass,
 )
+from chatrouting.quota.clients import QuotaChatClient
 from chatrouting.quota.decisions import (
     REJECTION_SCHEMA,
     BucketLevel,
@@ -48,6 +49,7 @@ from chatrouting.quota.limits import (
     ProviderScope,
     QuotaLimit,
 )
+from chatrouting.quota.limits_file import LimitsFile, parse_limits, read_limits_file
 from chatrouting.quota.media import MediaRule
 from chatrouting.quota.metrics import Histogram, QuotaMetrics
 from chatrouting.quota.profiles import PROVIDER_PROFILES, ProviderProfile, provider_profile
@@ -56,6 +58,7 @@ from chatrouting.quota.quote import Figure, Quote, Route, Source
 from chatrouting.quota.request_text import TokenCounter
 from chatrouting.quota.reservation import Reservation
 from chatrouting.quota.snapshot import QuotaSnapshot, ScopeState, WindowState
+from chatrouting.quota.tenants import TenantQuotaClient
 from chatrouting.quota.throttle import Throttle, ThrottleKind
 from chatrouting.quota.ticket import AdmissionTicket
 from chatrouting.quota.token_rules import TokenRules
@@ -88,12 +91,14 @@ __all__ = [
     "Level",
     "LimitReading",
     "Limiter",
+    "LimitsFile",
     "MediaRule",
     "Portion",
     "Pressure",
     "ProviderProfile",
     "ProviderScope",
     "PureTiktokenCounter",
+    "QuotaChatClient",
     "QuotaDeployment",
     "QuotaGovernor",
     "QuotaLimit",
@@ -108,11 +113,14 @@ __all__ = [
     "Source",
     "TenantContract",
     "TenantGuarantee",
+    "TenantQuotaClient",
     "Throttle",
     "ThrottleKind",
     "TokenCounter",
     "TokenRules",
     "TrafficClass",
     "WindowState",
+    "parse_limits",
     "provider_profile",
+    "read_limits_file",
 ]

@@ -107,6 +107,12 @@ class QuotaGovernor:
         found = known_deployments.by_name(deployments)
         if not found:
             raise ConfigurationError("a governor has no deployments; give it at least one.")
+        check_timeout("lease", lease)
+        if not 0 < cold_share <= 1:
+            raise ConfigurationError(
+                f"cold_share is {cold_share!r}; expected a share of the limits, more than 0, at "
+                "most 1."
+            )
         self._default_class = default_class
         self._wall_clock = wall_clock
         self._clock = clock

@@ -91,7 +91,7 @@ class QuotaLimit:
     usable: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_dimension(self.dimension)
+        check_dimension(self.dimension)
         kind = cast("LimitKind | None", self.kind) or self._usual_kind()
         if kind == "bucket" and self.burst is None:
             object.__setattr__(self, "burst", _BURST)
@@ -305,7 +305,12 @@ def _quoted(text: str) -> str:
     return quote(text, safe="/@ ")
 
 
-def _check_dimension(name: str) -> None:
+def check_dimension(name: str) -> None:
+    """Refuse what is no dimension.
+
+    Raises:
+        ConfigurationError: If `name` is none.
+    """
     is_own = isinstance(name, str) and name.startswith(CUSTOM) and len(name) > len(CUSTOM)
     if name not in DIMENSIONS and not is_own:
         raise ConfigurationError(
