@@ -119,7 +119,9 @@ class RouterCall:
             if _cancellation.cancel_count():
                 self._baseline = await _cancellation.cancel_baseline()
             while True:
-                target = settings.take(context) if settings.take else await self._select()
+                target = None if settings.take is None else settings.take(context)
+                if target is None:
+                    target = await self._select()
                 if target is None:
                     target = await self._wait_or_end()
                 client, route, messages, options = target

@@ -55,7 +55,8 @@ class CallSettings:
         clock: Measures durations.
         routes: The router's clients.
         select: The policy.
-        take: What finds the next target at once, where the policy is the router's own list.
+        take: Finds the next target at once, where that needs no awaiting; where it finds none the
+            policy is asked.
         report: Tells whoever wants to know of attempts; None if nobody does.
         on_ended: The router's own hook for the end of a request; None if it does nothing.
         failover: None for a router that selects once.

@@ -91,7 +91,7 @@ class RoutingChatClient(ClosingClient):
         )
 
     def _taker(self) -> Taker | None:
-        """Return what finds the next target without asking `select_client`, if anything may."""
+        """Return what finds the next target before `select_client` is asked, if anything does."""
         return None
 
     def _overrides(self, method: str) -> bool:
