@@ -1,5 +1,6 @@
 """What a semantic router decided about a request, and why."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -59,12 +60,23 @@ class RouteScores(Mapping[str, float | None]):
         return len(self._positions)
 
     @override
+    def __reduce__(self) -> tuple[object, ...]:
+        # The scores travel, not what they were counted from.
+        return _with_scores, (dict(self), self.limit)
+
+    @override
     def __repr__(self) -> str:
         return repr(dict(self))
 
     @override
     def __str__(self) -> str:
         return " ".join(f"{route}={_written(score)}" for route, score in self.items())
+
+
+def _with_scores(scores: Mapping[str, float | None], limit: float) -> RouteScores:
+    positions = {route: position for position, route in enumerate(scores)}
+    known = {positions[route]: score for route, score in scores.items() if score is not None}
+    return RouteScores(positions, RouteScoring(None, 0.0, -math.inf, known), limit)
 
 
 @final
@@ -117,7 +129,7 @@ def decision_of(context: RoutingContext) -> SemanticDecision | None:
 
 
 def keep_decision(context: RoutingContext, decision: SemanticDecision) -> None:
-    """Put a decision where `decision_of` finds it."""
+    """Put a decision where `decision_of` finds it, also if a subclass chooses otherwise."""
     context.state[_KEY] = decision
 
 

@@ -169,7 +169,8 @@ class SemanticRoutingChatClient(RoutingChatClient):
     async def select_client(self, context: RoutingContext) -> Selected:
         """Return the route of the best score, or that of the default client.
 
-        `decision_of(context)` tells hooks and listeners how it came about.
+        How it came about, the selection and the attempt's record tell: their `detail` is the
+        `SemanticDecision`.
         """
         decision = await self._decide(context.messages)
         keep_decision(context, decision)
@@ -186,7 +187,7 @@ class SemanticRoutingChatClient(RoutingChatClient):
             context.request_id,
             decision.scores,
         )
-        return Selection(decision.route, reason=str(decision))
+        return Selection(decision.route, reason=str(decision), detail=decision)
 
     async def explain(self, messages: MessagesInput) -> SemanticDecision:
         """Say where a request would go, and why, without asking a client.

@@ -220,6 +220,7 @@ async def test_hooks_and_the_selection_tell_the_decision(build, answer):
     told = []
 
     def listen(context, attempt, is_terminal):
+        assert attempt.detail is decision_of(context)
         told.append((decision_of(context), context.selection, attempt.route, is_terminal))
 
     router = build(code=["east"], chat=["north"], on_routing_update=listen)
@@ -231,6 +232,14 @@ async def test_hooks_and_the_selection_tell_the_decision(build, answer):
     assert selection.client == route == "code"
     assert selection.reason == "matched: 'code' scores 0.800, threshold 0.000, lead 0.200"
     assert is_terminal
+
+
+async def test_a_record_that_travels_keeps_the_scores(build):
+    response = await build(code=["east"], chat=["north"]).get_response("nearly east")
+    [attempt] = pickle.loads(pickle.dumps(response.attempts))  # noqa: S301  # our own
+
+    assert attempt.detail == response.attempts[0].detail
+    assert attempt.detail.scores == {"code": near(0.8), "chat": near(0.6)}
 
 
 def test_a_context_without_a_decision_has_none():
