@@ -134,9 +134,10 @@ def _masked(value: Any, keys: Iterable[str]) -> Any:
         items = [_masked(item, keys) for item in value]
         return value if all(map(operator.is_, items, value)) else type(value)(items)
     if type(value) is dict:
-        old = [part for item in cast("Mapping[Any, Any]", value).items() for part in item]
+        entries = cast("dict[Any, Any]", value)
+        old = [part for item in entries.items() for part in item]
         new = _masked(old, keys)
-        return value if new is old else dict(zip(new[::2], new[1::2], strict=True))
+        return entries if new is old else dict(zip(new[::2], new[1::2], strict=True))
     return value
 
 
