@@ -39,6 +39,7 @@ LAYERS: list[dict[str, set[str]]] = [
             "_cancellation",
             "_closing",
             "_copying",
+            "_core_lock",
             "_layers",
             "_limits",
             "_stream_layers",

@@ -1,12 +1,12 @@
 """What a pool and its pinned views share, and what follows when a ticket is given back."""
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Generic, final
 
 import anyio
 
+from chatrouting._core_lock import CoreLock
 from chatrouting.errors import PoolExhaustedError
 from chatrouting.pool.events import PoolEvent, PoolEventKind, log_event, logger
 from chatrouting.pool.loop_clients import ClientT, LoopClients
@@ -66,7 +66,7 @@ class Core(Generic[ClientT]):
         self.clock = clock
         self.chance = chance
         self.on_event = on_event
-        self.lock = threading.Lock()
+        self.lock = CoreLock()
         self.room = WaitingRoom()
         self.retries = None if policy.retry_budget is None else RetryBudget(policy.retry_budget)
 

@@ -274,12 +274,15 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         """
         core = self._core
         member = ticket.member
-        with core.lock:
+        core.lock.acquire()
+        try:
             now = core.clock()
             if latency is not None and ticket.is_open:
                 observe_latency(member, latency, now, core.policy.latency_decay)
             event = core.table.health.succeed(ticket, now)
             opens_in = member.open_at - now
+        finally:
+            core.lock.release()
         if event is not None or ticket.holds_slot:
             core.tell(ticket, event, opens_in)
 
@@ -312,6 +315,9 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         """
         core = self._core
         member = ticket.member
+        if core.lock.is_held_here():  # what was dropped is collected in the middle of something
+            core.lock.later(partial(self.released, ticket))
+            return
         with core.lock:
             core.table.health.release(ticket)
             opens_in = member.open_at - core.clock()

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, final
 
+from chatrouting._core_lock import CoreLock
 from chatrouting.errors import ConfigurationError
 from chatrouting.quota._belief import ScopeBelief
 from chatrouting.quota._candidate import Candidate
-from chatrouting.quota._lock import CoreLock
 from chatrouting.quota._room import ScopeRoom
 from chatrouting.quota.capacity import AdaptiveSettings
 from chatrouting.quota.classes import TrafficClass

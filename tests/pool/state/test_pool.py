@@ -409,3 +409,15 @@ def test_requests_of_several_event_loops_share_the_slots_of_one_member():
     assert sorted(done) == sorted([*range(20)] * 4)
     assert max(in_flight) == 3
     assert pool.snapshot()[0].in_flight == 0
+
+
+def test_what_is_collected_in_the_middle_of_something_is_given_back_after_it():
+    """A stream may be dropped, its loop closed, while this thread chooses a member. [BR-53]"""
+    pool = EndpointPool([Endpoint("a"), Endpoint("b")])
+    ticket = pool.pick()
+    assert isinstance(ticket, Ticket)
+    with pool._core.lock:
+        pool.released(ticket)
+        assert ticket.is_open
+    assert not ticket.is_open
+    assert sum(state.in_flight for state in pool.snapshot()) == 0
