@@ -30,10 +30,14 @@ class Timeline:
         self._width = limit.window / limit.slots
         self._slots: list[int] = []
         self._amounts: list[float] = []
+        # What is claimed, and since when it is counted; None once something has changed. A line of
+        # waiting requests asks many times between two changes.
+        self._claimed: tuple[list[tuple[float, float]], float] | None = None
 
     def add(self, amount: float, at: float, now: float) -> None:
         """Count an amount, more or less than 0, in the slot of an instant."""
         self._forget(now)
+        self._claimed = None
         slot = math.floor(at / self._width)
         if slot + self._limit.slots < math.floor(now / self._width):
             return
@@ -55,13 +59,13 @@ class Timeline:
             levels: Sum of the assured levels.
             now: The time.
         """
-        self._forget(now)
-        limit, held = self._limit.usable - levels, 0.0
-        least = limit - self._rates * (self._leaves_at(math.floor(now / self._width)) - now)
-        for slot, amount in zip(reversed(self._slots), reversed(self._amounts), strict=True):
-            held += amount
-            least = min(least, limit - held - self._rates * (self._leaves_at(slot) - now))
-        return least + self._limit.usable * _ROUNDING
+        claims, since = self._claims(now)
+        # Until the slot that has begun leaves nothing else need be in the window.
+        most = self._rates * (self._leaves_at(math.floor(now / self._width)) - since)
+        if claims:
+            most = max(most, claims[0][1])
+        free = self._limit.usable - levels - (most - self._rates * (now - since))
+        return free + self._limit.usable * _ROUNDING
 
     def borrowable_at(self, amount: float, now: float) -> float:
         """Return when an amount can surely be borrowed, if nothing else happens.
@@ -70,15 +74,15 @@ class Timeline:
             amount: At most `largest`.
             now: The time, at which it cannot.
         """
-        self._forget(now)
+        claims, since = self._claims(now)
         at = now
-        for slot, claimed in self._claims():
+        for leaves_at, claimed in claims:
             # As if all levels were full by then: they may be.
             excess = claimed + amount + self._bursts - self._limit.usable
-            paid_at = excess / self._rates if self._rates > 0 else at if excess <= 0 else math.inf
-            if max(at, paid_at) < self._leaves_at(slot):
-                return max(at, paid_at)
-            at = self._leaves_at(slot)
+            paid_in = excess / self._rates if self._rates > 0 else 0 if excess <= 0 else math.inf
+            if max(at, since + paid_in) < leaves_at:
+                return max(at, since + paid_in)
+            at = leaves_at
         return at
 
     def entries(self) -> Iterator[tuple[float, float]]:
@@ -86,19 +90,25 @@ class Timeline:
         for slot, amount in zip(self._slots, self._amounts, strict=True):
             yield slot * self._width, amount
 
-    def _claims(self) -> Iterator[tuple[int, float]]:
-        """Yield the slots, oldest first, with the most that is claimed while each is still there.
+    def _claims(self, now: float) -> tuple[list[tuple[float, float]], float]:
+        """Return when slots leave, oldest first, with the most that is claimed until then.
 
         Until a slot leaves, it and all younger ones are in the window, and so is the refill up to
-        then. That is counted from instant 0, for the caller to take off what is over.
+        then. That is counted from an instant, the second result, for the caller to take off what is
+        over.
         """
-        held, most = 0.0, -math.inf
-        found: list[tuple[int, float]] = []
-        for slot, amount in zip(reversed(self._slots), reversed(self._amounts), strict=True):
-            held += amount
-            most = max(most, held + self._rates * self._leaves_at(slot))
-            found.append((slot, most))
-        return reversed(found)
+        self._forget(now)
+        if self._claimed is None:
+            held, most = 0.0, -math.inf
+            found: list[tuple[float, float]] = []
+            for slot, amount in zip(reversed(self._slots), reversed(self._amounts), strict=True):
+                held += amount
+                leaves_at = self._leaves_at(slot)
+                most = max(most, held + self._rates * (leaves_at - now))
+                found.append((leaves_at, most))
+            found.reverse()
+            self._claimed = found, now
+        return self._claimed
 
     def _leaves_at(self, slot: int) -> float:
         return (slot + self._limit.slots + 1) * self._width
@@ -106,5 +116,6 @@ class Timeline:
     def _forget(self, now: float) -> None:
         gone = bisect_left(self._slots, math.floor(now / self._width) - self._limit.slots)
         if gone:
+            self._claimed = None
             del self._slots[:gone]
             del self._amounts[:gone]
