@@ -19,17 +19,6 @@ from chatrouting.errors import ConfigurationError
 from chatrouting.options import Principal
 from chatrouting.quota import deployments as known_deployments
 from chatrouting.quota._core import DecisionListener
-from chatrouting.quota._tables import (
-    ANYTHING,
-    COUNT,
-    FLAG,
-    NUMBER,
-    TABLE,
-    TEXT,
-    TEXTS,
-    Kind,
-    Tables,
-)
 from chatrouting.quota.classes import DEFAULT_CLASSES, TrafficClass
 from chatrouting.quota.deployments import QuotaDeployment
 from chatrouting.quota.estimate import Estimator
@@ -45,6 +34,17 @@ from chatrouting.quota.limits import (
     keys_of,
 )
 from chatrouting.quota.profiles import provider_profile
+from chatrouting.quota.tables import (
+    ANYTHING,
+    COUNT,
+    FLAG,
+    NUMBER,
+    TABLE,
+    TEXT,
+    TEXTS,
+    Kind,
+    Tables,
+)
 
 _SETTINGS: Final[Mapping[str, Kind]] = {
     "default_class": TEXT,
@@ -116,6 +116,7 @@ class LimitsFile:
     Attributes:
         source: The file's name.
         deployments: What is governed.
+        granted: What the provider grants each of them, without the margins that are left free.
         ceilings: Limits of those that are named.
         default_ceilings: Limits of the others, by level.
         contracts: By tenant.
@@ -127,6 +128,7 @@ class LimitsFile:
 
     source: str
     deployments: tuple[QuotaDeployment, ...]
+    granted: Mapping[str, tuple[QuotaLimit, ...]]
     ceilings: Mapping[BucketKey, BucketLimits]
     default_ceilings: Mapping[Level, BucketLimits]
     contracts: Mapping[str, TenantContract]
@@ -199,6 +201,7 @@ def parse_limits(text: str, *, source: str = "limits") -> LimitsFile:
     limits = LimitsFile(
         source=source,
         deployments=_deployments(root),
+        granted={name: _limits(each.table("limits")) for name, each in root.tables("deployments")},
         ceilings=ceilings,
         default_ceilings=default_ceilings,
         contracts=_contracts(root),

@@ -7,17 +7,18 @@ A request *arrives* and is let in or refused; what is let in may *generate* outp
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 from chatrouting.errors import ConfigurationError
-from chatrouting.quota.limits import CONCURRENCY, REQUESTS, STREAM_SECONDS
+from chatrouting.quota.limits import CONCURRENCY, REQUESTS, STREAM_SECONDS, QuotaLimit
 from chatrouting.simulation.provider_counting import COUNTING, Amount, Arrival
 from chatrouting.simulation.provider_headers import Told, google_body, write_headers
 from chatrouting.simulation.provider_log import Entry, Log
 
 _MINUTE: Final = 60.0
+_PERIODS: Final = {"day": 86_400.0, "month": 30 * 86_400.0}
 #: Profiles whose refusals name no time to come back.
 _SILENT: Final = ("bedrock_runtime", "bedrock_mantle", "self_hosted")
 
@@ -57,7 +58,7 @@ class Admission:
 
     arrival: Arrival
     headers: Mapping[str, str]
-    entries: dict[str, Entry]
+    entries: dict[str, list[Entry]]
     generated: int = 0
     is_running: bool = True
 
@@ -111,6 +112,39 @@ class ProviderLimiter:
             if dimension not in (CONCURRENCY, STREAM_SECONDS)
         }
 
+    @classmethod
+    def granting(
+        cls, profile: str, limits: Iterable[QuotaLimit], *, maximum_output: int = 16_384
+    ) -> Self:
+        """Make a provider that grants limits as they are configured, without their headroom.
+
+        Days and months are counted from the first request on.
+
+        Args:
+            profile: Name of the provider's profile.
+            limits: Several may be on one dimension.
+            maximum_output: The most that the model writes.
+
+        Raises:
+            ConfigurationError: If it is not known how that provider counts.
+        """
+        first: dict[str, QuotaLimit] = {}
+        further: list[QuotaLimit] = []
+        for limit in limits:
+            if limit.dimension in first:
+                further.append(limit)
+            first.setdefault(limit.dimension, limit)
+        made = cls(
+            profile,
+            {name: limit.amount for name, limit in first.items()},
+            maximum_output=maximum_output,
+            windows={name: _window(limit) for name, limit in first.items()},
+        )
+        for limit in further:
+            if limit.kind != "gauge":
+                made.logs[limit.dimension].append(Log(limit.amount, _window(limit)))
+        return made
+
     def arrive(self, arrival: Arrival, now: float) -> Admission | Refusal:
         """Let a request in, or refuse it."""
         counting = self._counting
@@ -124,8 +158,7 @@ class ProviderLimiter:
         self.admitted += 1
         self._running += 1
         entries = {name: self._count(name, cost, now) for name, cost in costs.items()}
-        kept = {name: entry for name, entry in entries.items() if entry is not None}
-        return Admission(arrival, self.headers(now), kept)
+        return Admission(arrival, self.headers(now), entries)
 
     def generate(self, admission: Admission, tokens: int, now: float) -> None:
         """Count output that has been generated."""
@@ -144,10 +177,10 @@ class ProviderLimiter:
         admission.is_running = False
         self._running -= 1
         for dimension, settle in self._settled(admission.arrival).items():
-            entry = admission.entries.get(dimension)
-            if entry is not None:
-                amount = settle(admission.arrival, admission.generated)
-                self.logs[dimension][0].correct(entry, amount, now)
+            amount = settle(admission.arrival, admission.generated)
+            entries = admission.entries.get(dimension, [])
+            for log, entry in zip(self.logs.get(dimension, []), entries, strict=True):
+                log.correct(entry, amount, now)
 
     def shares(self, arrival: Arrival, output: int) -> dict[str, float]:
         """Return what a request comes to in the end: minutes of each limit, by dimension."""
@@ -229,9 +262,8 @@ class ProviderLimiter:
             amount = max(amount, 1.0)
         return amount
 
-    def _count(self, dimension: str, amount: float, now: float) -> Entry | None:
-        entries = [log.count(amount, now) for log in self.logs.get(dimension, ())]
-        return entries[0] if entries else None
+    def _count(self, dimension: str, amount: float, now: float) -> list[Entry]:
+        return [log.count(amount, now) for log in self.logs.get(dimension, ())]
 
     def _refusal(self, limiter: str, wait: float, now: float) -> Refusal:
         headers = dict(self.headers(now))
@@ -247,3 +279,7 @@ class ProviderLimiter:
         else:
             headers["retry-after"] = str(int(wait) + 1)
         return Refusal(self._counting.status, limiter, after, headers, body)
+
+
+def _window(limit: QuotaLimit) -> float:
+    return limit.window if limit.period is None else _PERIODS[limit.period]
