@@ -115,6 +115,11 @@ class Ending:
             except BaseException as cancellation:  # noqa: BLE001  # raised by the stream
                 self.error = cancellation
 
+    def let_go(self, error: BaseException) -> BaseException:
+        """Return `error`; else it and the frames that know of this ending keep each other alive."""
+        self.error = self.inner_error = None
+        return error
+
     async def raise_early(self) -> None:
         """Raise what went wrong at an early close, unless the caller is handling a cancellation.
 

@@ -355,7 +355,7 @@ class ResponseStream(NeverCopied):
 
     async def _end(self, ending: Ending) -> NoReturn:
         await self._finish(ending)
-        raise StopAsyncIteration if ending.error is None else ending.error
+        raise StopAsyncIteration if ending.error is None else ending.let_go(ending.error)
 
     async def _finish(self, ending: Ending) -> None:
         """Close the source, then tell the layers from the inside out."""
@@ -371,7 +371,7 @@ class ResponseStream(NeverCopied):
             await self._stack.tell(ending, scope)
         finally:
             self.close_error = ending.close_error
-            self._error = ending.error
+            self._error = ending.error if ending.state is StreamState.FAILED else None
             self._open = self._take_ready = None
             self._state = ending.state
             self._busy = False
