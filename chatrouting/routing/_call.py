@@ -31,9 +31,7 @@ from chatrouting.routing._errors import (
 from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._selecting import select
 from chatrouting.routing._settings import CallSettings
-from chatrouting.routing._time_limits import (
-    limit_before_commit,
-)
+from chatrouting.routing._time_limits import limit_before_commit, limit_error
 from chatrouting.routing._waiting import JointWait, queue_of
 from chatrouting.routing.context import RoutingContext, Target
 from chatrouting.scope import check_depth, closing_deadline, current_scope, current_tickets, leave
@@ -113,24 +111,25 @@ class RouterCall:
         settings = self.settings
         self.caller_error = sys.exception()
         context = self.context
+        take = settings.take
         self._begin()
         result: Any  # a stream with a layer, else whatever the client answers
         try:
             if _cancellation.cancel_count():
                 self._baseline = await _cancellation.cancel_baseline()
             while True:
-                target = None if settings.take is None else settings.take(context)
+                target = None if take is None else take(context)
                 if target is None:
                     target = await self._select()
                 if target is None:
                     target = await self._wait_or_end()
-                client, route, messages, options = target
+                client, route, messages, options, context.selection = target
                 self.number += 1
                 self.attempt = attempt = RunningAttempt(self, client, route)
                 token = attempt.enter()
                 try:
                     if layer is not None:
-                        open_stream = partial(layer.open_stream, client, messages, options)
+                        open_stream = partial(layer.open_stream, attempt, client, messages, options)
                         result = await self._within_limits(attempt, open_stream)
                     elif self.own_deadline is not None or settings.has_early_limit:
                         get_response = partial(client.get_response, messages, options)
@@ -149,6 +148,8 @@ class RouterCall:
                     await self._fail_or_go_on(attempt, target, failed_with)
                 finally:
                     del failed_with  # else the exception and this frame keep each other alive
+                if self._is_exhausted:
+                    take = None  # the way is open for waiting only
                 # Between two attempts a cancellation gets its chance.
                 await _cancellation.deliver_cancellation()
             if layer is None:
@@ -235,13 +236,14 @@ class RouterCall:
     async def _within_limits(
         self, attempt: RunningAttempt, invoke: Callable[[], Awaitable[T]]
     ) -> T:
-        limit = limit_before_commit(self.settings.failover, attempt, self.own_deadline)
+        failover = self.settings.failover
+        limit = limit_before_commit(failover, attempt, self.own_deadline)
         if limit is None:
             return await invoke()
         try:
-            return await run_within(limit[0], invoke, self._baseline)
+            return await run_within(limit, invoke, self._baseline)
         except LimitExpired as expired:
-            error = expired.caused(limit[1]())
+            error = expired.caused(limit_error(failover, attempt, limit))
         raise error
 
     async def _fail_or_go_on(
@@ -249,6 +251,7 @@ class RouterCall:
     ) -> None:
         """Record and report a failed attempt; return if another client may be selected."""
         if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
+            attempt.end()
             raise error
         self._has_failed = True
         error = self._over_time(attempt, error)
@@ -337,7 +340,10 @@ class RouterCall:
             return await select(settings, context, selecting, self.own_deadline, self._baseline)
         except BaseException as error:
             previous = context.previous_attempt
-            if previous is not None and isinstance(error, Exception):
+            if previous is not None and (
+                isinstance(error, Exception)
+                or _cancellation.is_foreign_cancellation(error, self._baseline)
+            ):
                 with_cause(error, previous.exception)
             raise
 
@@ -351,11 +357,11 @@ class RouterCall:
 
     async def _wait_or_end(self) -> Target:
         """Wait for whoever has refused; with nobody to wait for, raise what the request raises."""
-        if self.settings.failover is not None and self.number and self._may_wait():
+        if self._may_wait():
             self._wait = JointWait(
                 self._refused, self.tickets, is_streaming=self.context.is_streaming
             )
-            target = await self._wait.admitted(self.own_deadline, self._baseline)
+            target = await self._wait.admitted(self.ends_at, self.own_deadline, self._baseline)
             if target is not None:
                 return target
         if self.number:

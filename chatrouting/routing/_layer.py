@@ -1,7 +1,7 @@
 """A router's part in a stream: reading ahead to the commit, and the record when the stream ends."""
 
 from collections.abc import Sequence
-from typing import cast, final
+from typing import final
 
 from typing_extensions import override
 
@@ -22,15 +22,23 @@ from chatrouting.stream import ResponseStream
 class RouterLayer(StreamLayer):
     """What a router keeps with a stream, from the moment that the call has opened it."""
 
+    _attempt: (
+        RunningAttempt  #: Set by `open_stream`; nothing else is called before it has returned.
+    )
+
     def __init__(self, call: RouterCall) -> None:
         self._call = call
         self.clock = call.settings.clock
 
     async def open_stream(
-        self, client: ChatClient, messages: tuple[ChatMessage, ...], options: ChatOptions
+        self,
+        attempt: RunningAttempt,
+        client: ChatClient,
+        messages: tuple[ChatMessage, ...],
+        options: ChatOptions,
     ) -> ResponseStream:
         """Invoke a client and read its stream up to the commit; what was read is put back."""
-        attempt = cast("RunningAttempt", self._call.attempt)
+        self._attempt = attempt
         settings = self._call.settings
         source = client.get_streaming_response(messages, options)
         stream = source if isinstance(source, ResponseStream) else ResponseStream(source)
@@ -63,13 +71,11 @@ class RouterLayer(StreamLayer):
 
     @override
     def attach(self, stream: ResponseStream) -> None:
-        if self._call.attempt is not None:
-            self._call.attempt.attach(stream)
+        self._attempt.attach(stream)
 
     @override
     async def on_end(self, error: BaseException | None) -> BaseException | None:
-        call = self._call
-        attempt = cast("RunningAttempt", call.attempt)  # a layer counts once `run` has returned
+        call, attempt = self._call, self._attempt
         record = attempt.record(*outcome_of_stream(attempt, error))
         call.context.add(record)
         result, cut_off = await tell_of_end(
@@ -83,5 +89,4 @@ class RouterLayer(StreamLayer):
 
     @override
     def on_dropped(self) -> None:
-        if self._call.attempt is not None:
-            self._call.attempt.end()
+        self._attempt.end()

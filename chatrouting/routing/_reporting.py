@@ -30,7 +30,24 @@ def reporter(
     """
     if listener is None:
         return on_update
+    tell_listener = _teller(listener, name)
+    if on_update is None:
+        return tell_listener
 
+    async def tell_both(*told: *tuple[RoutingContext, RoutingAttempt, bool]) -> None:
+        try:
+            await on_update(*told)
+        except GeneratorExit:  # thrown away: nothing can be awaited
+            raise
+        except BaseException:
+            await tell_listener(*told)
+            raise
+        await tell_listener(*told)
+
+    return tell_both
+
+
+def _teller(listener: Listener, name: str | None) -> UpdateHook:
     async def tell_listener(*told: *tuple[RoutingContext, RoutingAttempt, bool]) -> None:
         baseline = cancel_count()
         try:
@@ -42,16 +59,7 @@ def reporter(
                 raise
             logger.exception("routing.listener_failed router=%s", name)
 
-    if on_update is None:
-        return tell_listener
-
-    async def tell_both(*told: *tuple[RoutingContext, RoutingAttempt, bool]) -> None:
-        try:
-            await on_update(*told)
-        finally:
-            await tell_listener(*told)
-
-    return tell_both
+    return tell_listener
 
 
 async def report(

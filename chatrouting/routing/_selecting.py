@@ -76,17 +76,13 @@ def resolve(
         ConfigurationError: If the policy returned an unknown name or something else altogether.
     """
     messages, options = context.messages, context.options
-    if isinstance(selected, Selection):
-        context.selection = selected
-        client, route = _find(selected.client, context, routes)
-        if selected.messages is not None:
-            messages = as_messages(selected.messages)
-        if selected.options is not None:
-            options = selected.options
-    else:
-        context.selection = None
-        client, route = _find(selected, context, routes)
-    return client, route, messages, options
+    if not isinstance(selected, Selection):
+        return *_find(selected, context, routes), messages, options, None
+    if selected.messages is not None:
+        messages = as_messages(selected.messages)
+    if selected.options is not None:
+        options = selected.options
+    return *_find(selected.client, context, routes), messages, options, selected
 
 
 def _find(

@@ -41,9 +41,11 @@ class FailoverSettings:
     stall_timeout: float | None
 
     @property
-    def has_early_limit(self) -> bool:
-        """Whether a limit of an attempt runs before its first output."""
-        return self.attempt_timeout is not None or self.first_output_timeout is not None
+    def early_limit(self) -> float | None:
+        """The shorter of the limits that run before the first output; None if there is none."""
+        if self.attempt_timeout is None or self.first_output_timeout is None:
+            return self.attempt_timeout or self.first_output_timeout
+        return min(self.attempt_timeout, self.first_output_timeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

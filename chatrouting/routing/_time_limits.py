@@ -1,9 +1,5 @@
 """The limits of time of one attempt: as a whole before its commit, and what is left after it."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeAlias
-
 import anyio
 
 from chatrouting._layers import StreamLayer
@@ -12,37 +8,42 @@ from chatrouting.routing._errors import request_timeout
 from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._settings import FailoverSettings
 
-#: When it is over, by the event loop's clock, and the error for that.
-Limit: TypeAlias = tuple[float, Callable[[], ChatClientError]]
-
 
 def limit_before_commit(
     failover: FailoverSettings | None, attempt: RunningAttempt, deadline: float | None
-) -> Limit | None:
-    """Return the nearest limit of an attempt that begins now, None if there is none.
+) -> float | None:
+    """Return the nearest limit of an attempt that begins now, by the event loop's clock.
 
     Args:
         failover: The router's settings.
         attempt: The attempt; it learns from when its limits count.
         deadline: The end of the request, where this router is the one to enforce it.
+
+    Returns:
+        None if there is none.
     """
-    has_early_limit = failover is not None and failover.has_early_limit
-    if deadline is None and not has_early_limit:
-        return None
-    limits: list[Limit] = []
+    early = None if failover is None else failover.early_limit
+    if early is None:
+        return deadline
+    attempt.timed_from = now = anyio.current_time()
+    ends = now + early
+    return ends if deadline is None or ends <= deadline else deadline
+
+
+def limit_error(
+    failover: FailoverSettings | None, attempt: RunningAttempt, limit: float
+) -> ChatClientError:
+    """Return the error for the limit that `limit_before_commit` gave."""
     route = attempt.route
-    if failover is not None and has_early_limit:
-        now = attempt.timed_from = anyio.current_time()
-        for seconds, kind, name in (
-            (failover.attempt_timeout, AttemptTimeoutError, "attempt_timeout"),
-            (failover.first_output_timeout, FirstOutputTimeoutError, "first_output_timeout"),
-        ):
-            if seconds is not None:
-                text = f"route {route!r} did not answer in {seconds} s ({name})."
-                limits.append((now + seconds, partial(kind, text)))
-    if deadline is not None:
-        limits.append((deadline, partial(request_timeout, f"while route {route!r} was asked")))
-    return min(limits, key=lambda limit: limit[0], default=None)
+    if failover is None or attempt.timed_from is None or failover.early_limit is None:
+        return request_timeout(f"while route {route!r} was asked")
+    if attempt.timed_from + failover.early_limit > limit:
+        return request_timeout(f"while route {route!r} was asked")
+    if failover.early_limit == failover.attempt_timeout:
+        kind, name = AttemptTimeoutError, "attempt_timeout"
+    else:
+        kind, name = FirstOutputTimeoutError, "first_output_timeout"
+    return kind(f"route {route!r} did not answer in {failover.early_limit} s ({name}).")
 
 
 def set_limits_after_commit(

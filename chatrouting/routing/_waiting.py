@@ -1,5 +1,6 @@
 """Waiting for all candidates at once, after each of them has refused."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -9,8 +10,12 @@ import anyio
 from chatrouting._limits import LimitExpired, run_within
 from chatrouting.admission import AdmissionDesk, AdmissionQueue, AdmissionRequest
 from chatrouting.client import ChatClient
+from chatrouting.errors import RefusedLocallyError
 from chatrouting.routing._errors import request_timeout
+from chatrouting.routing._reporting import as_policy
 from chatrouting.routing.context import Target
+
+logger = logging.getLogger("chatrouting.routing")
 
 _NOBODY: Final = -1
 
@@ -44,11 +49,14 @@ class JointWait:
                 self._requests += asked
                 self._targets += [target] * len(asked)
 
-    async def admitted(self, deadline: float | None, baseline: int) -> Target | None:
+    async def admitted(
+        self, ends_at: float | None, deadline: float | None, baseline: int
+    ) -> Target | None:
         """Wait for the first admission, and return whose it is; None if nobody may be waited for.
 
         Args:
-            deadline: When the request ends, where this router is the one to enforce it.
+            ends_at: When the request ends, for the desks to know.
+            deadline: The same, where this router is the one to enforce it.
             baseline: What `cancel_baseline` gave at the start of the call.
 
         Raises:
@@ -57,9 +65,9 @@ class JointWait:
         """
         if not self._requests:
             return None
+        left = None if ends_at is None else max(0.0, ends_at - anyio.current_time())
         if deadline is None:
-            return self._targets[await self._wait(None)]
-        left = max(0.0, deadline - anyio.current_time())
+            return self._targets[await self._wait(left)]
         try:
             return self._targets[await run_within(deadline, partial(self._wait, left), baseline)]
         except LimitExpired as expired:
@@ -69,7 +77,13 @@ class JointWait:
     def give_back(self) -> None:
         """Give back what was admitted and not used."""
         for desk in self._desks().values():
+            self._give_back(desk)
+
+    def _give_back(self, desk: AdmissionDesk) -> None:
+        try:
             desk.give_back(self._tickets)
+        except Exception:  # the others still hold something, and an answer may be there
+            logger.exception("routing.give_back_failed")
 
     def _desks(self) -> dict[int, AdmissionDesk]:
         return {id(request.desk): request.desk for request in self._requests}
@@ -93,19 +107,23 @@ class JointWait:
         async def wait(desk: AdmissionDesk) -> None:
             nonlocal winner
             try:
-                index = await self._wait_at(desk, timeout)
-            except Exception as error:  # noqa: BLE001  # raised if nobody admits
+                index = await as_policy(self._wait_at(desk, timeout))
+            except Exception as error:  # raised if nobody admits
+                if not isinstance(error, RefusedLocallyError):
+                    logger.exception("routing.desk_failed")
                 errors.append(error)
                 return
             if winner == _NOBODY:
                 winner = index
                 group.cancel_scope.cancel()
             else:
-                desk.give_back(self._tickets)
+                self._give_back(desk)
 
         async with anyio.create_task_group() as group:
             for desk in desks:
                 group.start_soon(wait, desk)
         if winner == _NOBODY:
-            raise errors[0]
+            # What is no refusal is a mistake, which a refusal must not hide.
+            errors.sort(key=lambda error: isinstance(error, RefusedLocallyError))
+            raise errors.pop(0)
         return winner

@@ -38,8 +38,8 @@ class Selection:
 
 Selected: TypeAlias = ChatClient | str | Selection | None
 
-#: What is about to be invoked: a client, its name, and what it is given.
-Target: TypeAlias = tuple[ChatClient, str, tuple[ChatMessage, ...], ChatOptions]
+#: What is about to be invoked: a client, its name, what it is given, and the choice of it.
+Target: TypeAlias = tuple[ChatClient, str, tuple[ChatMessage, ...], ChatOptions, Selection | None]
 
 
 @final
@@ -52,7 +52,8 @@ class RoutingContext(NeverCopied):
         request_id: Shared by all routers that the request passes.
         parent: The context of the router around this one, if there is one.
         deadline: When the request ends, by the event loop's clock; infinity if it has no timeout.
-        selection: The `Selection` that `select_client` last returned, None if it was no such.
+        selection: The `Selection` by which the attempt that runs, or ran last, was chosen; None if
+            `select_client` returned no such.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -171,7 +172,7 @@ class RoutingContext(NeverCopied):
             return None
         self._is_tried[index] = True
         routes = self._routes
-        return routes.clients[index], routes.names[index], self.messages, self._options
+        return routes.clients[index], routes.names[index], self.messages, self._options, None
 
     def _next_index(self) -> int | None:
         for index, is_tried in enumerate(self._is_tried):

@@ -87,7 +87,7 @@ class RoutingChatClient(ClosingClient):
             report=reporter(self.on_routing_update if watches else None, on_routing_update, name),
             on_ended=self.on_request_ended if self._overrides("on_request_ended") else None,
             failover=failover,
-            has_early_limit=failover is not None and failover.has_early_limit,
+            has_early_limit=failover is not None and failover.early_limit is not None,
         )
 
     def _taker(self) -> Taker | None:

@@ -1,5 +1,6 @@
 """Waiting for all candidates at once, after each of them has refused the request."""
 
+import asyncio
 import math
 from dataclasses import dataclass
 
@@ -70,6 +71,22 @@ class Desk:
         """Let the request that waits in, at one client."""
         self.admits = client
         self.opened.set()
+
+
+class Odd(Desk):
+    """A desk that raises something of its own."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    async def wait_for_admission(self, wanted, tickets, timeout):
+        self.waiting.append(list(wanted))
+        await anyio.lowlevel.checkpoint()
+        raise self.error
+
+    def give_back(self, tickets):
+        raise KeyError("given back")
 
 
 @dataclass
@@ -328,3 +345,93 @@ async def test_a_retry_waits_for_its_client(answer):
     response = await asked_while(answer, RetryChatClient(a), [desk], lambda _: desk.open(a))
 
     assert response.text == "a"
+
+
+async def test_a_record_after_a_wait_tells_of_the_choice_that_was_admitted(answer, log):
+    """The reason of another client's choice is none of the admitted one's."""
+    desk = Desk()
+    a, b = Gated("a", desk), Gated("b", desk)
+    choices = iter([Selection(a, reason="near", detail=1), Selection(b, reason="cheap", detail=2)])
+    seen = []
+
+    class Router(FailoverChatClient):
+        async def select_client(self, context):
+            return next(choices, None)
+
+        async def on_routing_update(self, context, attempt, is_terminal):
+            seen.append(context.selection and context.selection.reason)
+
+    router = Router(on_routing_update=log)
+    await asked_while(answer, router, [desk], lambda _: desk.open(a))
+
+    assert [(each.reason, each.detail) for each in log.attempts] == [
+        ("near", 1),
+        ("cheap", 2),
+        ("near", 1),
+    ]
+    assert seen == ["near", "cheap", "near"]
+
+
+async def test_a_list_with_a_say_of_its_own_is_not_walked_to_its_end(answer):
+    """`may_select_again` has ended the walk; that somebody may be waited for does not go on."""
+
+    class FirstOnly(OrderedFailoverChatClient):
+        def may_select_again(self, context):
+            return False
+
+    desk = Desk()
+    a, b = Gated("a", desk), ScriptedChatClient("b")
+    response = await asked_while(answer, FirstOnly([a, b]), [desk], lambda _: desk.open(a))
+
+    assert response.text == "a"
+    assert b.calls == []
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_desks_own_cancellation_leaves_the_others_waiting(anyio_backend, answer):
+    odd, desk = Odd(asyncio.CancelledError()), Desk()
+    router = OrderedFailoverChatClient([Gated("a", odd), b := Gated("b", desk)])
+    response = await asked_while(answer, router, [odd, desk], lambda _: desk.open(b))
+
+    assert response.text == "b"
+
+
+@pytest.mark.parametrize("desks", [1, 2])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_where_all_desks_cancel_themselves_that_is_an_error(anyio_backend, answer, desks):
+    router = OrderedFailoverChatClient(
+        [Gated(str(each), Odd(asyncio.CancelledError())) for each in range(desks)]
+    )
+    with pytest.raises(RuntimeError, match="policy raised a cancellation"):
+        await answer(router)
+
+
+async def test_an_error_of_a_desk_is_not_hidden_by_anothers_refusal(answer):
+    refusing = Desk(patience=0)
+    router = OrderedFailoverChatClient([Gated("a", refusing), Gated("b", Odd(KeyError("desk")))])
+    with pytest.raises(KeyError, match="desk"):
+        await answer(router)
+
+
+async def test_a_desk_that_cannot_give_back_costs_no_answer(answer, caplog):
+    odd, desk = Odd(KeyError("desk")), Desk()
+    router = OrderedFailoverChatClient([Gated("a", odd), b := Gated("b", desk)])
+    response = await asked_while(answer, router, [odd, desk], lambda _: desk.open(b))
+
+    assert response.text == "b"
+    assert "routing.give_back_failed" in caplog.text
+
+
+@pytest.mark.virtual_time
+async def test_a_desk_learns_how_long_the_request_has_whoever_enforces_it(answer):
+    """The deadline is the outermost router's to enforce; the desk of an inner one sees it too."""
+    desk = Desk(patience=1)
+    inner = OrderedFailoverChatClient([Gated("a", desk)])
+    with pytest.raises(QuotaExceededError):
+        await answer(
+            RoutingChatClient(lambda _: inner),
+            "Hi",
+            ChatOptions(routing=RoutingHints(timeout=3.0)),
+        )
+
+    assert desk.timeouts == [pytest.approx(3)]
