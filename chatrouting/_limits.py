@@ -2,8 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from types import TracebackType
-from typing import TypeVar, cast, final
+from typing import TypeVar
 
 import anyio
 
@@ -40,15 +39,22 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
         LimitExpired: If the time was over first.
         BaseException: What `call` raised by itself.
     """
-    stopped: BaseException | None = None
     scope = anyio.CancelScope(deadline=deadline)
+    # Without the caller's context variables: asyncio keeps a timer that was cancelled, and the
+    # variables it was set in, until it would have gone off. They name the attempt that runs, which
+    # holds its stream: one that is dropped half-read would stay alive, and keep its slot, as long.
+    Context().run(scope.__enter__)
     try:
-        with _Timed(scope):
-            try:
-                return await call()
-            except BaseException as error:
-                stopped = error
+        # By hand what `with` would do: a context manager that enters so costs as much as a timer.
+        try:
+            answer = await call()
+        except BaseException as error:
+            stopped = error
+            if not scope.__exit__(type(error), error, error.__traceback__):
                 raise
+        else:
+            scope.__exit__(None, None, None)
+            return answer
     except StopAsyncIteration:
         raise
     except Exception as error:
@@ -57,30 +63,4 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
         raise LimitExpired(error) from error
     if _cancellation.is_caller_cancelled(baseline):
         await _cancellation.deliver_cancellation()
-    raise LimitExpired(cast("BaseException", stopped)) from None
-
-
-@final
-class _Timed:
-    """Enters a scope without the caller's context variables.
-
-    asyncio keeps a timer that was cancelled, and the variables it was set in, until it would have
-    gone off. They name the attempt that runs, which holds its stream: one that is dropped half-read
-    would stay alive, and keep its slot, as long.
-    """
-
-    __slots__ = ("_scope",)
-
-    def __init__(self, scope: anyio.CancelScope) -> None:
-        self._scope = scope
-
-    def __enter__(self) -> None:
-        Context().run(self._scope.__enter__)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        return self._scope.__exit__(exc_type, exc, traceback)
+    raise LimitExpired(stopped) from None

@@ -34,16 +34,13 @@ def limit_error(
     failover: FailoverSettings | None, attempt: RunningAttempt, limit: float
 ) -> ChatClientError:
     """Return the error for the limit that `limit_before_commit` gave."""
-    route = attempt.route
-    if failover is None or attempt.timed_from is None or failover.early_limit is None:
-        return request_timeout(f"while route {route!r} was asked")
-    if attempt.timed_from + failover.early_limit > limit:
-        return request_timeout(f"while route {route!r} was asked")
-    if failover.early_limit == failover.attempt_timeout:
-        kind, name = AttemptTimeoutError, "attempt_timeout"
-    else:
-        kind, name = FirstOutputTimeoutError, "first_output_timeout"
-    return kind(f"route {route!r} did not answer in {failover.early_limit} s ({name}).")
+    early, began = None if failover is None else failover.early_limit, attempt.timed_from
+    if failover is None or early is None or began is None or began + early > limit:
+        return request_timeout(f"while route {attempt.route!r} was asked")
+    said = f"route {attempt.route!r} did not answer in {early} s"
+    if failover.attempt_timeout == early:
+        return AttemptTimeoutError(f"{said} (attempt_timeout).")
+    return FirstOutputTimeoutError(f"{said} (first_output_timeout).")
 
 
 def set_limits_after_commit(
