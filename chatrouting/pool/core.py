@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Generic, final
+from typing import Final, Generic, final
 
 import anyio
 
 from chatrouting._core_lock import CoreLock
 from chatrouting.errors import PoolExhaustedError
-from chatrouting.pool.events import PoolEvent, PoolEventKind, log_event, logger
+from chatrouting.pool.events import PoolEvent, log_event, logger
 from chatrouting.pool.loop_clients import ClientT, LoopClients
 from chatrouting.pool.member import BLOCKED, Chance, Cooling, Ticket
 from chatrouting.pool.policy import PoolPolicy
@@ -16,6 +16,9 @@ from chatrouting.pool.selection import Filter
 from chatrouting.pool.table import Table
 from chatrouting.pool.waiting import WaitingRoom
 from chatrouting.pool.windows import RetryBudget
+
+#: Who waits for a running attempt looks again after so many seconds, whatever became of that.
+_LOOK_AGAIN: Final = 5.0
 
 
 @final
@@ -94,31 +97,44 @@ class Core(Generic[ClientT]):
             if is_hopeless or (refuses and not found.is_choice):
                 raise _exhausted(self.name, found)
             stagger = self.chance() * self.policy.wake_jitter
+            wait = min(found.wait, _LOOK_AGAIN) if found.is_busy else found.wait
             await self.room.wait(
-                min(found.wait + stagger, left),
+                # The more there are, the longer it takes, lest they exhaust at once what came back;
+                # answers wake them sooner.
+                min(wait + stagger * (1 + self.room.count), left),
                 changes=found.changes,
                 accepts=accepts,
                 stagger=min(stagger, left),
             )
 
-    def tell(self, ticket: Ticket, event: PoolEvent | None, opens_in: float) -> None:
+    def tell(
+        self, ticket: Ticket, event: PoolEvent | None, opens_in: float, *, answered: bool = False
+    ) -> None:
         """Wake those who wait for what happened, and let others know of it.
 
         Args:
             ticket: It was given back.
             event: What happened to its member, if anything did.
             opens_in: Seconds until the member may be asked, infinity if it has no slot left.
+            answered: The attempt got its answer.
         """
-        has_reopened = event is not None and event.kind is PoolEventKind.REOPENED
-        if has_reopened or (ticket.holds_slot and opens_in < BLOCKED):
-            # Each slot wakes one request, the second as the first: each may be waited for.
-            if has_reopened or ticket.is_probe or opens_in > 0:
-                self.room.wake_all()
-            else:
-                self.room.wake_one(ticket.endpoint)
+        if opens_in < BLOCKED:
+            self._wake(ticket, opens_in, answered=answered)
         if event is not None:
             log_event(self.name, event)
             self._report(event)
+
+    def _wake(self, ticket: Ticket, opens_in: float, *, answered: bool) -> None:
+        is_limited = ticket.member.is_limited
+        if answered and opens_in <= 0 and not is_limited:
+            # Two for each answer: as fast as a member can bear, and no herd that it cannot.
+            self.room.wake_one(ticket.endpoint)
+            self.room.wake_one(ticket.endpoint)
+        elif ticket.holds_slot and (ticket.is_probe or opens_in > 0):
+            self.room.wake_all()
+        elif ticket.holds_slot:
+            # Each slot wakes one request, the second as the first: each may be waited for.
+            self.room.wake_one(ticket.endpoint)
 
     def _report(self, event: PoolEvent) -> None:
         if self.on_event is None:

@@ -283,8 +283,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             opens_in = member.open_at - now
         finally:
             core.lock.release()
-        if event is not None or ticket.holds_slot:
-            core.tell(ticket, event, opens_in)
+        if event is not None or ticket.holds_slot or core.room.count:
+            core.tell(ticket, event, opens_in, answered=True)
 
     def failed(self, ticket: Ticket, error: BaseException) -> Fault:
         """Give a ticket back after a failure, and say how the policy judges it.

@@ -66,6 +66,11 @@ class WaitingRoom:
         self._waiters: deque[_Waiter] = deque()
         self.changes = 0
 
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._waiters)
+
     async def wait(
         self,
         seconds: float,
