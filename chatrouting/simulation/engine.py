@@ -301,8 +301,7 @@ async def _arrive(
     provider: ProviderLimiter, request: LoadRequest, record: RequestRecord
 ) -> Admission | Refusal:
     record.fate = Fate.RUNNING
-    if record.sent_at is None:
-        record.sent_at = anyio.current_time()
+    record.sent_at = anyio.current_time()
     await anyio.sleep(request.way)
     found = provider.arrive(request.arrival, anyio.current_time())
     if isinstance(found, Refusal):

@@ -34,7 +34,7 @@ class RequestRecord:
         shares: What it comes to: minutes of what the provider grants there, by dimension.
         tokens: Input and output.
         fate: What became of it.
-        sent_at: When it was let go to the provider, the first time; None if never.
+        sent_at: When it went to the provider, the last time; None if never.
         provider_refusals: How often the provider refused it.
         funding: What paid for it; empty if nothing was asked.
         reason: Why the governor refused it; empty if it did not.
@@ -64,7 +64,7 @@ class RequestRecord:
 
     @property
     def wait(self) -> float:
-        """Seconds from its coming to its first being sent; 0 if it never was."""
+        """Seconds from its coming to its being sent for good; 0 if it never was."""
         return 0.0 if self.sent_at is None else self.sent_at - self.at
 
 
