@@ -49,9 +49,9 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
         try:
             answer = await call()
         except BaseException as error:
-            stopped = error
             if not scope.__exit__(type(error), error, error.__traceback__):
                 raise
+            stopped = error
         else:
             scope.__exit__(None, None, None)
             return answer
@@ -61,6 +61,9 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
         if not scope.cancel_called or _cancellation.is_caller_cancelled(baseline):
             raise
         raise LimitExpired(error) from error
-    if _cancellation.is_caller_cancelled(baseline):
-        await _cancellation.deliver_cancellation()
-    raise LimitExpired(stopped) from None
+    try:
+        if _cancellation.is_caller_cancelled(baseline):
+            await _cancellation.deliver_cancellation()
+        raise LimitExpired(stopped) from None
+    finally:
+        del stopped  # else the exception and this frame keep each other alive

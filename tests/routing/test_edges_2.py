@@ -1,11 +1,22 @@
-"""Edges of the loop: what is thrown away, and policies that are cut off."""
+"""Edges of the loop: what is thrown away, what nobody holds on to, and policies cut off."""
 
 import asyncio
+import gc
+import weakref
 
 import anyio
 import pytest
 
-from chatrouting import FailoverChatClient, OrderedFailoverChatClient
+from chatrouting import (
+    AttemptOutcome,
+    ChatOptions,
+    ChatResponse,
+    ChatResponseUpdate,
+    FailoverChatClient,
+    OrderedFailoverChatClient,
+    ResponseStream,
+)
+from chatrouting.client import ClosingClient
 from chatrouting.errors import OverloadedError
 from chatrouting.scope import current_scope
 from chatrouting.testing import ScriptedChatClient, fails, runs
@@ -61,3 +72,55 @@ async def test_a_hook_that_is_thrown_away_takes_its_listener_along():
     request.close()
 
     assert heard == []
+
+
+class Forgetful(ClosingClient):
+    """Remembers nothing of what it was asked, unlike a scripted client."""
+
+    def __init__(self, act):
+        self.act = act
+
+    async def get_response(self, messages, options=None):
+        await self.act()
+        return ChatResponse("never")
+
+    def get_streaming_response(self, messages, options=None):
+        async def generate():
+            await self.act()
+            yield ChatResponseUpdate("never")
+
+        return ResponseStream(generate())
+
+    def get_service(self, service_type, service_key=None):
+        return None
+
+
+async def refuse():
+    raise OverloadedError("busy")
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("act", [anyio.sleep_forever, refuse], ids=["timed out", "failed"])
+async def test_an_attempt_with_a_limit_that_failed_holds_no_messages(act, answer, caplog):
+    """[BR-73] Not even until the garbage collector comes."""
+
+    class Prompt:
+        """Something that a request is about."""
+
+    last = ScriptedChatClient("ok")
+    router = OrderedFailoverChatClient([Forgetful(act), last], attempt_timeout=1)
+    prompt = Prompt()
+    held = weakref.ref(prompt)
+    options = ChatOptions(additional_properties={"prompt": prompt})
+    gc.collect()
+    gc.disable()
+    try:
+        response = await answer(router, "Hi", options)
+        del prompt, options
+        last.calls.clear()
+        caplog.clear()
+
+        assert response.attempts[0].outcome is AttemptOutcome.FAILED
+        assert held() is None
+    finally:
+        gc.enable()
