@@ -49,6 +49,7 @@ class EndpointStatus(StrEnum):
     PARKED = "parked"
     BUSY = "busy"  #: All its slots are taken.
     PROBING = "probing"  #: Somebody tries whether it is well again.
+    SET_ASIDE = "set_aside"  #: It failed again and again: others are asked first.
 
 
 @final
@@ -117,6 +118,8 @@ def _status_of(member: Member, now: float) -> EndpointStatus:
         return EndpointStatus.FAULTED
     if member.is_blocked:
         return EndpointStatus.PROBING if member.needs_probe else EndpointStatus.BUSY
+    if member.set_aside_until > now:
+        return EndpointStatus.SET_ASIDE
     return EndpointStatus.READY
 
 

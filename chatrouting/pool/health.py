@@ -3,11 +3,13 @@
 Pure and synchronous: time and chance are arguments. The rules are those of TypeAgent's endpoint
 pools, with Envoy's ceiling for ejections, half-open probes and epochs added. An epoch ends with
 each failure of a member, so that a burst of refusals to requests that were sent together counts
-once, and an answer to an older request does not count as recovery.
+once, and an answer to an older request does not count as recovery. Rests are counted in seconds,
+of which a quiet process has many for each request: so a member that goes on failing may be set
+aside as well, until so many requests have gone to others.
 """
 
 from collections.abc import Hashable, Sequence
-from math import floor
+from math import ceil, floor, inf
 from typing import Final, final
 
 from chatrouting.policies.backoff import ExponentialBackoff
@@ -20,6 +22,8 @@ from chatrouting.pool.selection import Selection
 
 #: The least rest of reserved throughput, whatever the server says.
 _LEAST_EXACT_REST: Final = 0.1
+#: A process so quiet that the turn of a member takes longer tries it after this time all the same.
+_LONGEST_ASIDE: Final = 3600.0
 
 
 @final
@@ -27,14 +31,17 @@ class Health:
     """The transitions of all members of a pool."""
 
     __slots__ = (
+        "_begun",
         "_chance",
         "_eject_limit",
         "_faults",
         "_members",
+        "_next_turn",
         "_parking",
         "_policy",
         "_selection",
         "_throttling",
+        "_turns_apart",
     )
 
     def __init__(
@@ -68,6 +75,9 @@ class Health:
         self._eject_limit = len(members)
         if policy.max_ejection is not None:
             self._eject_limit = max(1, floor(policy.max_ejection * len(members)))
+        self._turns_apart = ceil(1 / policy.trial_share) if policy.trial_share else None
+        self._next_turn = inf
+        self._begun = 0
         if policy.quota_groups:
             _join_mates(members)
 
@@ -75,6 +85,11 @@ class Health:
         """Note that an attempt begins."""
         ticket = Ticket(member)
         member.in_flight += 1
+        self._begun += 1
+        if member.on_trial:
+            self._set_aside(member, now)
+        if self._begun >= self._next_turn:
+            self._give_turns()
         if ticket.is_probe:
             member.probes += 1
             self._refresh(member)
@@ -93,7 +108,11 @@ class Health:
         member.in_flight -= 1
         if ticket.is_probe:
             member.probes -= 1
-        if ticket.is_probe or member.is_limited:
+        if member.on_trial and ticket.epoch == member.epoch:
+            # It had its turn in vain, unless it failed, which `fail` sees to.
+            member.set_aside_until = NEVER
+            self._refresh(member)
+        elif ticket.is_probe or member.is_limited:
             self._refresh(member)
         return True
 
@@ -105,6 +124,7 @@ class Health:
         member.success_streak += 1
         if member.success_streak >= self._policy.success_streak:
             member.consecutive_429s = member.consecutive_faults = 0
+        member.on_trial = False
         if not ticket.is_probe and not member.parkings:
             return None
         member.parkings = 0
@@ -180,13 +200,32 @@ class Health:
         member.consecutive_faults += is_fresh
         seconds = max(hint, self._faults.bound(max(1, member.consecutive_faults)))
         seconds *= self._jitter()
-        if self._may_leave_out(member, now):
+        may_rest = self._may_leave_out(member, now)
+        if may_rest:
             member.faulted_until = max(member.faulted_until, now + seconds)
             member.needs_probe |= policy.probe_concurrency is not None
         else:
             seconds = hint
+        if self._turns_apart is not None and (member.consecutive_faults > 1 or not may_rest):
+            member.on_trial = True
+            self._set_aside(member, now)
         self._close(member, now, hint)
         return seconds
+
+    def _set_aside(self, member: Member, now: float) -> None:
+        """Let others be asked first until the member's turn comes."""
+        member.turn = self._begun + (self._turns_apart or 0)
+        member.set_aside_until = now + _LONGEST_ASIDE
+        self._next_turn = min(self._next_turn, member.turn)
+        self._refresh(member)
+
+    def _give_turns(self) -> None:
+        waiting = [each for each in self._members if each.on_trial and each.turn > self._begun]
+        self._next_turn = min((each.turn for each in waiting), default=inf)
+        for member in self._members:
+            if member.on_trial and member not in waiting:
+                member.set_aside_until = NEVER
+                self._refresh(member)
 
     def _may_leave_out(self, member: Member, now: float) -> bool:
         others = sum(each.faulted_until > now for each in self._members if each is not member)

@@ -44,6 +44,9 @@ class Member:
         in_flight: Attempts that run.
         probes: Those of them that try whether it is well again.
         needs_probe: It has to show that it is well again.
+        on_trial: It failed again when it was tried, and has not answered since.
+        set_aside_until: While it is on trial: others are asked first until then.
+        turn: Likewise: the attempt of the pool, by number, with which it is to be tried again.
         seed: Tells it apart from others where keys are hashed.
         reopened_at: When it came or comes back, for slow start.
         open_at: When it may be asked; `BLOCKED` until an attempt gives back its slot. Kept by
@@ -67,6 +70,7 @@ class Member:
         "latency_at",
         "mates",
         "needs_probe",
+        "on_trial",
         "open_at",
         "parked_for",
         "parked_until",
@@ -74,9 +78,11 @@ class Member:
         "probes",
         "reopened_at",
         "seed",
+        "set_aside_until",
         "share",
         "success_streak",
         "throttled_until",
+        "turn",
     )
 
     def __init__(
@@ -100,7 +106,9 @@ class Member:
         self.consecutive_429s = self.consecutive_faults = self.parkings = 0
         self.success_streak = self.epoch = 0
         self.in_flight = self.probes = 0
-        self.needs_probe = False
+        self.needs_probe = self.on_trial = False
+        self.set_aside_until = NEVER
+        self.turn = 0
         self.reopened_at = self.open_at = NEVER
         self.latency: float | None = None
         self.latency_at = NEVER
@@ -120,10 +128,14 @@ class Member:
             self.needs_probe and self._probe_limit is not None and self.probes >= self._probe_limit
         )
 
+    @property
+    def free_at(self) -> float:
+        """When it may be asked if there is nobody better; `BLOCKED` as for `open_at`."""
+        return BLOCKED if self.is_blocked else max(self.cooldown_until, self.parked_until)
+
     def refresh(self) -> None:
         """Bring `open_at` up to date."""
-        rest = max(self.cooldown_until, self.parked_until)
-        self.open_at = BLOCKED if self.is_blocked else rest
+        self.open_at = max(self.free_at, self.set_aside_until)
 
 
 @final

@@ -35,6 +35,8 @@ class PoolPolicy:
         transient_cooldown: A member that failed rests this long.
         max_transient_cooldown: It rests `backoff_factor` times longer after each further failure
             without a streak of successes between, up to this. None: always the same.
+        trial_share: A member that failed twice running, or that `max_ejection` keeps from resting,
+            is tried again by at most this part of the requests, as long as others are ready.
         cooldown_jitter: Rests are longer by a random part, up to this one.
         honour_retry_after_on: Statuses whose hints count.
         epochs: What began before a member's last failure neither counts as another failure nor as
@@ -67,7 +69,8 @@ class PoolPolicy:
         max_attempts_per_member: Likewise, times the number of members.
         when_all_cooling: What a request does if no member is ready. "try_soonest" asks the one
             that would be back first, unless the server itself said when to come back.
-        wake_jitter: Requests that wait for one member ask it spread over this time.
+        wake_jitter: Requests that wait for one member ask it spread over this time for each of
+            them, or as its answers come: two for each.
         retry_budget: Further attempts may be this part of the recent requests, plus 10 a second.
         stream_idle_timeout: The longest pause between two pieces of a stream.
         classify: Judges what an attempt raised.
@@ -80,6 +83,7 @@ class PoolPolicy:
     success_streak: int = 3
     transient_cooldown: float = 5.0
     max_transient_cooldown: float | None = None
+    trial_share: float | None = None
     cooldown_jitter: float = 0.0
     honour_retry_after_on: Collection[int] = (429, 503, 529)
     epochs: bool = True
@@ -138,7 +142,8 @@ class PoolPolicy:
         """Return the policy for a service that has to answer: all that helps and costs nothing."""
         return cls(
             max_retry_after=3600.0,
-            max_transient_cooldown=180.0,
+            max_transient_cooldown=60.0,
+            trial_share=0.01,
             cooldown_jitter=0.1,
             member_fault="rotate",
             ptu_exact_hint=True,
@@ -205,6 +210,7 @@ class PoolPolicy:
         check_number("latency_decay", self.latency_decay, above=True)
         check_number("slow_start_min", self.slow_start_min, most=1.0, above=True)
         check_number("max_ejection", self.max_ejection, most=1.0, optional=True)
+        check_number("trial_share", self.trial_share, most=1.0, above=True, optional=True)
         check_number("retry_budget", self.retry_budget, optional=True)
         for name in ("total_budget", "stream_idle_timeout"):
             check_number(name, getattr(self, name), above=True, optional=True)

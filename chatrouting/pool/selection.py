@@ -155,10 +155,19 @@ class Selection:
         return replace(_cooling(reserved, now, _open_at), is_choice=True) if reserved else None
 
     def _when_nobody_is_ready(self, tiers: Tiers, now: float) -> Member | Cooling:
+        """Turn to those that were left out for the sake of better ones, or say who is back first.
+
+        That are those set aside; and parked ones if there are no others, since somebody may have
+        mended one of them.
+        """
         everybody = [member for tier in tiers for member in tier]
-        if all(member.parked_until > now for member in everybody):
-            return self._of_parked(tiers, everybody, now)
-        if self._may_ask_anyway(everybody, now):
+        are_parked = all(member.parked_until > now for member in everybody)
+        ready_at = _unparked_at if are_parked else _free_at
+        for tier in tiers:
+            ready = _those(tier, lambda member: ready_at(member) <= now)
+            if ready:
+                return self._choose(ready, now, None)
+        if not are_parked and self._may_ask_anyway(everybody, now):
             free = [
                 member
                 for member in everybody
@@ -168,15 +177,7 @@ class Selection:
             ]
             if free:
                 return min(free, key=_cooldown_until)
-        return _cooling(everybody, now, _open_at)
-
-    def _of_parked(self, tiers: Tiers, everybody: list[Member], now: float) -> Member | Cooling:
-        """Ask parked members if there are no others: somebody may have mended one of them."""
-        for tier in tiers:
-            ready = _those(tier, lambda member: _unparked_at(member) <= now)
-            if ready:
-                return self._choose(ready, now, None)
-        return _cooling(everybody, now, _unparked_at)
+        return _cooling(everybody, now, ready_at)
 
     def _may_ask_anyway(self, everybody: list[Member], now: float) -> bool:
         if self._policy.when_all_cooling == "try_soonest":
@@ -215,6 +216,10 @@ def _has_room(member: Member, tokens: int, now: float) -> bool:
 
 def _open_at(member: Member) -> float:
     return member.open_at
+
+
+def _free_at(member: Member) -> float:
+    return member.free_at
 
 
 def _cooldown_until(member: Member) -> float:

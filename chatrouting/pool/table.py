@@ -111,6 +111,7 @@ def _kept(member: Member | None, endpoint: Endpoint, policy: PoolPolicy) -> Memb
         member.parked_until = NEVER
         member.parkings = 0
     member.mates = (member,)
+    member.set_aside_until = NEVER  # its turn was counted in the table before
     member.refresh()
     return member
 

@@ -52,6 +52,8 @@ def test_regions_are_taken_in_any_case():
         ("slow_start_min", 1.5),
         ("probe_concurrency", 0),
         ("max_ejection", 1.1),
+        ("trial_share", 0),
+        ("trial_share", 1.1),
         ("retry_budget", -0.2),
         ("max_attempts", 0),
         ("total_budget", 0),

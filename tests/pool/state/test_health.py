@@ -1,6 +1,7 @@
 """How members rest, recover and are left out."""
 
 import logging
+from itertools import pairwise
 
 import pytest
 
@@ -538,6 +539,96 @@ def test_a_hint_counts_also_where_the_ceiling_is_reached(build):
     pool.fail("a", failed())
     pool.fail("b", OverloadedError("full", status_code=503, retry_after=8))
     assert pool.rest("b") == 8
+
+
+# Members set aside.
+
+
+def test_a_member_that_failed_twice_running_is_tried_by_a_part_of_the_requests(build, clock):
+    """However seldom a process asks, and however long the member is down."""
+    pool = build("a", "b", trial_share=0.1)
+    pool.fail("a", failed())
+    clock.advance(5)
+    pool.fail("a", failed())
+    waste = []
+    for number in range(60):
+        clock.advance(60)
+        ticket = pool.take()
+        if ticket.endpoint.id == "a":
+            waste.append(number)
+            pool.failed(ticket, failed())
+        else:
+            pool.succeeded(ticket)
+    assert 3 <= len(waste) <= 6
+    assert all(later - before >= 10 for before, later in pairwise(waste))
+
+
+def test_who_is_set_aside_is_asked_where_nobody_else_is_ready(build, clock):
+    pool = build("a", "b", Endpoint("c", priority=2), trial_share=0.1)
+    for _ in range(2):
+        pool.fail("a", failed())
+        clock.advance(5)
+    assert pool.state("a").status is EndpointStatus.SET_ASIDE
+    assert set(pool.names(5)) == {"b"}
+    pool.fail("b", throttled(60))
+    assert set(pool.names(1)) == {"c"}
+    pool.fail("c", throttled(60))
+    assert set(pool.names(20)) == {"a"}
+    pool.fail("a", failed())
+    assert (pool.cooling().endpoint.id, pool.cooling().wait) == ("a", 5)
+
+
+def test_an_answer_brings_back_who_was_set_aside(build, clock):
+    pool = build("a", "b", trial_share=0.1)
+    for _ in range(2):
+        pool.fail("a", failed())
+        clock.advance(5)
+    pool.answer("a")
+    assert set(pool.names(20)) == {"a", "b"}
+
+
+def test_a_trial_that_says_nothing_leaves_the_turn_to_the_next(build, clock):
+    """[BR-45]"""
+    pool = build("a", "b", trial_share=0.1)
+    for _ in range(2):
+        pool.fail("a", failed())
+        clock.advance(5)
+    trial = pool.take("a")
+    assert set(pool.names(5)) == {"b"}
+    pool.released(trial)
+    assert set(pool.names(20)) == {"a", "b"}
+
+
+def test_a_quiet_process_tries_once_an_hour_all_the_same(build, clock):
+    pool = build("a", "b", trial_share=0.0001)
+    for _ in range(2):
+        pool.fail("a", failed())
+        clock.advance(5)
+    clock.advance(3590)
+    assert set(pool.names(20)) == {"b"}
+    clock.advance(5)
+    assert set(pool.names(20)) == {"a", "b"}
+
+
+def test_who_fails_above_the_ceiling_is_set_aside_at_once(build):
+    """Else a member that fails fast, and so is never busy, would draw requests from good ones."""
+    pool = build("a", "b", "c", max_ejection=0.5, trial_share=0.1)
+    pool.fail("a", failed())
+    pool.fail("b", failed())
+    assert (pool.rest("b"), set(pool.names(5))) == (0, {"c"})
+
+
+def test_turns_are_counted_for_each_member(build, clock):
+    pool = build("a", "b", "c", trial_share=0.1)
+    for name in "aab":
+        pool.fail(name, failed())
+        clock.advance(5)
+    assert set(pool.names(5)) == {"b", "c"}
+    pool.fail("b", failed())
+    clock.advance(5)
+    assert set(pool.names(2)) == {"c"}
+    assert set(pool.names(8)) == {"a", "c"}
+    assert set(pool.names(20)) == {"a", "b", "c"}
 
 
 # Events.

@@ -12,6 +12,7 @@ from chatrouting.errors import (
     AuthenticationError,
     ClientClosedError,
     ConfigurationError,
+    InternalServerError,
     NoEndpointAvailableError,
     RateLimitError,
 )
@@ -261,6 +262,17 @@ def test_a_member_that_stays_as_it_is_stays_parked(build):
     pool.fail("a", AuthenticationError("bad key", status_code=401))
     pool.replace_endpoints([Endpoint("a"), Endpoint("b")])
     assert pool.rest("a") == 300
+
+
+def test_a_member_that_was_set_aside_is_tried_among_the_new_ones(build, clock):
+    """Whoever replaced them may have mended it."""
+    pool = build("a", "b", trial_share=0.01)
+    for _ in range(2):
+        pool.fail("a", InternalServerError("broken", status_code=500))
+        clock.advance(5)
+    assert set(pool.names(20)) == {"b"}
+    pool.replace_endpoints([Endpoint("a"), Endpoint("b")])
+    assert set(pool.names(20)) == {"a", "b"}
 
 
 def test_another_place_under_the_same_id_begins_anew(build):

@@ -52,6 +52,7 @@ POLICY: st.SearchStrategy[dict[str, Any] | None] = st.one_of(
             "ptu_grace": st.sampled_from([0.0, 2.0]),
             "enforce_tpm": st.booleans(),
             "max_transient_cooldown": st.sampled_from([None, 60.0]),
+            "trial_share": st.sampled_from([None, 0.3]),
             "prefer_regions": st.sampled_from([(), ("westus", "eastus")]),
             "allow_regions": st.sampled_from([None, frozenset({"eastus", "swedencentral"})]),
         }
