@@ -20,6 +20,7 @@ class Grant(NamedTuple):
 
     Attributes:
         own: In the buckets of its principal and model profile; empty if its ticket has paid.
+        ticket: Whose charge it uses until it is settled; None if it pays for itself.
         at_scope: In the deployment's; None if that is only watched, and has no room.
         funding: What pays for it there; None if nobody has a guarantee there.
         kind: The same, for records.
@@ -28,6 +29,7 @@ class Grant(NamedTuple):
     """
 
     own: tuple[Hold, ...]
+    ticket: AdmissionTicket | None
     at_scope: Hold | None
     funding: Funding | None
     kind: FundingKind

@@ -13,7 +13,7 @@ from typing import Final, final
 from chatrouting._core_lock import CoreLock
 from chatrouting.errors import ConfigurationError
 from chatrouting.quota._belief import ScopeBelief
-from chatrouting.quota._candidate import Candidate
+from chatrouting.quota._candidate import Candidate, Grant
 from chatrouting.quota._room import ScopeRoom
 from chatrouting.quota.capacity import AdaptiveSettings
 from chatrouting.quota.classes import TrafficClass
@@ -174,9 +174,17 @@ class GovernorCore:
             self.withdraw(waiter.candidates, now)
             if not waiter.wake():
                 # Its event loop is gone, and nobody will ever take the grant.
-                room.undo(grant, now)
+                self.take_back(candidate, grant, now)
         room.renewed_at = room.belief.changes_at(now)
         self.set_timer(room)
+
+    def take_back(self, candidate: Candidate, grant: Grant, now: float) -> None:
+        """Undo a grant that nobody takes, and look at those who wait for what it held."""
+        room = self.room(candidate.deployment)
+        room.undo(grant, now)
+        room.dispatcher.renew(candidate.principal.tenant, now)
+        keys = [key for hold in grant.holds() for key in hold.path.keys]
+        self.released([*keys, room.key, room.own_place(candidate)], now)
 
     def join(self, candidate: Candidate, now: float) -> None:
         """Let a request wait."""

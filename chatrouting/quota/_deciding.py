@@ -100,11 +100,7 @@ class Deciding:
         self, candidate: Candidate, grant: Grant, *, since: float, has_queued: bool, now: float
     ) -> Reservation:
         """Make a reservation of what was granted."""
-        core, room, ticket = self._core, self._core.room(candidate.deployment), candidate.ticket
-        uses_ticket = ticket.is_kept and not ticket.is_lent
-        if uses_ticket:
-            ticket.holds = ticket.holds or grant.own
-            ticket.is_lent = True
+        core, room = self._core, self._core.room(candidate.deployment)
         watched = grant.unenforced
         decision = replace(
             self._decision(candidate, now),
@@ -128,7 +124,6 @@ class Deciding:
             expires=now + core.lease,
             order=room.sent,
             beliefs=beliefs,
-            uses_ticket=uses_ticket,
         )
         room.sent += 1
         room.running[reservation] = None

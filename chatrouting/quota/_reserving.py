@@ -126,9 +126,7 @@ class Reserving:
             if waiter.grant is not None:
                 candidate, grant = waiter.grant
                 waiter.grant = None
-                room = core.room(candidate.deployment)
-                room.undo(grant, now)
-                core.dispatch(room, now)
+                core.take_back(candidate, grant, now)
             core.complete(self._deciding.cancelled(waiter.candidates[0], since=since, now=now))
         core.tell()
 

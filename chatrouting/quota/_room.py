@@ -133,6 +133,8 @@ class ScopeRoom:
             kind = FundingKind.BORROWED if owner is None else FundingKind.GUARANTEED
         return Grant(
             own,
+            # Now, and not when the request is told: until then others of the ticket may begin.
+            candidate.ticket if candidate.ticket.lend(own) else None,
             here[0] if here else None,
             funding,
             kind,
@@ -144,6 +146,8 @@ class ScopeRoom:
         """Give back what was granted, as if it had never been."""
         for hold in grant.holds():
             self._ledger.settle(hold, None, now, sent=False)
+        if grant.ticket is not None:
+            grant.ticket.take_back(grant.own)
         if grant.funding is not None and self.shares is not None:
             self.shares.undo(grant.funding, now)
 

@@ -65,7 +65,7 @@ class Settling:
             if not reservation.is_open:
                 return
             now = core.clock()
-            of_ticket = reservation.candidate.ticket.holds if reservation.uses_ticket else ()
+            of_ticket = () if grant.ticket is None else grant.ticket.holds
             for hold in (*of_ticket, *grant.holds()):
                 core.ledger.extend(hold, now)
             room = core.room(reservation.candidate.deployment)
@@ -78,12 +78,13 @@ class Settling:
             core.lock.later(partial(self.close, ticket, usage))
             return
         with core.lock:
+            ticket.is_over = True
+            if usage is not None:
+                ticket.usage, ticket.has_run = usage, True
+            elif ticket.is_lent:
+                return  # the attempt that still runs settles it
             now = core.clock()
-            holds, ticket.holds = ticket.holds, ()
-            used = _amounts_of(usage if usage is not None else ticket.usage)
-            for hold in holds:
-                core.ledger.settle(hold, used, now, sent=ticket.has_run)
-            core.released(_keys(holds), now)
+            core.released(self._settle_ticket(ticket, now), now)
         core.tell()
 
     def observe(
@@ -129,16 +130,23 @@ class Settling:
         self, reservation: Reservation, ending: Ending, used: dict[str, float], now: float
     ) -> list[BucketKey]:
         """Settle the principal's buckets, or leave that to the ticket."""
-        ticket, holds = reservation.candidate.ticket, reservation.grant.own
-        if reservation.uses_ticket:
+        ticket, holds = reservation.grant.ticket, reservation.grant.own
+        if ticket is not None:
             ticket.is_lent = False
             ticket.has_run = ticket.has_run or _has_used(ending)
             if ending.usage is not None:
                 ticket.usage = ending.usage + (ticket.usage or Usage())
-            return []
+            return self._settle_ticket(ticket, now) if ticket.is_over else []
         own = own_amounts(reservation.quote, used)
         for hold in holds:
             self._core.ledger.settle(hold, own, now, sent=_has_used(ending))
+        return _keys(holds)
+
+    def _settle_ticket(self, ticket: AdmissionTicket, now: float) -> list[BucketKey]:
+        holds, ticket.holds = ticket.holds, ()
+        used = _amounts_of(ticket.usage)
+        for hold in holds:
+            self._core.ledger.settle(hold, used, now, sent=ticket.has_run)
         return _keys(holds)
 
     def _settle_here(

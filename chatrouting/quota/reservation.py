@@ -86,7 +86,6 @@ class Reservation:
         "is_reclaimed",
         "order",
         "started_at",
-        "uses_ticket",
     )
 
     def __init__(
@@ -100,7 +99,6 @@ class Reservation:
         expires: float,
         order: int,
         beliefs: Mapping[Place, Belief],
-        uses_ticket: bool,
     ) -> None:
         self.candidate = candidate
         self.grant = grant
@@ -111,7 +109,6 @@ class Reservation:
         self.expires = expires
         self.order = order
         self.beliefs = beliefs
-        self.uses_ticket = uses_ticket
         self._settler = settler
         self._clock = clock
 

@@ -22,11 +22,12 @@ class AdmissionTicket:
         trace_id: What the application calls the request; empty if it does not say.
         is_kept: Somebody closes it when the request is over.
         was_denied: A deployment had no room for it.
-        is_lent: An attempt is running that uses its charge. Another one beside it, which races
-            with that, pays for itself.
+        is_lent: An attempt runs that uses its charge, or is about to. Another one beside it, which
+            races with that, pays for itself.
         holds: The charge; empty before the first attempt.
         usage: What its attempts have used; None if nobody said.
         has_run: An attempt may have reached a provider.
+        is_over: It was closed. An attempt that still runs settles it at its own end.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class AdmissionTicket:
         "holds",
         "is_kept",
         "is_lent",
+        "is_over",
         "principal",
         "request_class",
         "trace_id",
@@ -53,8 +55,27 @@ class AdmissionTicket:
         self.holds: tuple[Hold, ...] = ()
         self.usage: Usage | None = None
         self.has_run = False
+        self.is_over = False
 
     @property
     def has_paid(self) -> bool:
         """Whether the next attempt need not pay the principal's buckets."""
         return bool(self.holds) and not self.is_lent
+
+    def lend(self, paid: tuple[Hold, ...]) -> bool:
+        """Let an attempt use the charge, unless another one does; say whether it may.
+
+        Args:
+            paid: By the attempt, which is the charge if there is none yet.
+        """
+        if not self.is_kept or self.is_lent:
+            return False
+        self.is_lent = True
+        self.holds = self.holds or paid
+        return True
+
+    def take_back(self, paid: tuple[Hold, ...]) -> None:
+        """Undo `lend`, for an attempt that never began."""
+        self.is_lent = False
+        if paid:
+            self.holds = ()

@@ -543,6 +543,27 @@ def test_attempts_that_race_pay_for_themselves():
     assert desk.used(level="tenant") == 30
 
 
+def test_a_ticket_that_is_closed_early_is_settled_by_the_attempt_that_still_runs():
+    """Also by one that begins only then. [quota R29]"""
+    desk = Desk(ceilings={ACME: ceiling(400)})
+    ticket = desk.ticket(is_kept=True)
+    for used in (30, 80):
+        attempt = desk.governor.try_reserve(desk.quote(100), ticket)
+        desk.governor.close_ticket(ticket)
+        assert desk.used(level="tenant") >= 100
+        attempt.settle(Usage(input_tokens=1, output_tokens=30))
+        assert desk.used(level="tenant") == pytest.approx(used, abs=20)
+    assert not ticket.holds
+
+
+def test_whoever_closes_a_ticket_may_say_what_was_used():
+    desk = Desk(ceilings={ACME: ceiling(400)})
+    ticket = desk.ticket(is_kept=True)
+    desk.governor.try_reserve(desk.quote(100), ticket).fail(sent=False)
+    desk.governor.close_ticket(ticket, Usage(input_tokens=1, output_tokens=7))
+    assert desk.used(level="tenant") == 7
+
+
 def test_a_ticket_of_a_request_says_whose_it_is():
     """Principal and class travel in the hints. [quota R1]"""
     governor = Desk().governor

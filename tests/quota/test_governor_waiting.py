@@ -411,6 +411,67 @@ async def test_a_grant_by_guarantee_that_comes_too_late_is_given_back_whole(anyi
     assert is_quiet(desk)
 
 
+@pytest.mark.parametrize("elsewhere", ["a", "b"])
+async def test_what_comes_too_late_goes_to_whoever_waits_for_the_same_ceiling(
+    anyio_backend, elsewhere
+):
+    """Wherever that is, and at once. [quota G6, R51]"""
+    (acme,) = keys_of(Principal(tenant="acme"))
+    slot = BucketLimits((SLOTS,))
+    desk = patient(deployment("a"), deployment("b"), ceilings={acme: slot})
+    running = desk.take()
+    done = []
+
+    async def wait(name):
+        done.append(await reserve(desk, name=name))
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as inner:
+                inner.start_soon(wait, "a")
+                await settled()
+                group.start_soon(wait, elsewhere)
+                await settled()
+                scope.cancel()
+                running.settle()
+        await settled()
+        assert [each.decision.deployment for each in done] == [elsewhere]
+    assert desk.used("concurrency", "tenant") == 1
+    assert is_quiet(desk)
+
+
+@pytest.mark.parametrize("first_ends", [True, False], ids=["ends before", "begins before"])
+async def test_a_ticket_is_lent_when_room_is_granted_and_not_when_that_is_told(
+    anyio_backend, first_ends
+):
+    """Until then another attempt of the request may end, or begin. [quota R29, R33]"""
+    (acme,) = keys_of(Principal(tenant="acme"))
+    limits = BucketLimits((QuotaLimit("requests", 50), QuotaLimit("concurrency", 50)))
+    desk = patient(deployment("a", SLOTS), deployment("b"), ceilings={acme: limits})
+    governor, ticket, found = desk.governor, desk.ticket(is_kept=True), []
+    busy = desk.take("other")
+    other = governor.try_reserve(desk.quote(name="b"), ticket)
+    if not first_ends:
+        other.settle()
+
+    async def wait():
+        found.append(await governor.reserve(desk.quote(), ticket))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await settled()
+        busy.settle()
+        if first_ends:
+            other.settle()
+        else:
+            found.append(governor.try_reserve(desk.quote(name="b"), ticket))
+    for each in found:
+        each.settle()
+    governor.close_ticket(ticket)
+    assert desk.used("concurrency", "tenant") == 0
+    assert desk.used("requests", "tenant") == 2
+
+
 async def test_one_slot_is_asked_back_for_one_that_waits(anyio_backend):
     """Of those that borrow, the youngest that may be cut off. [quota R43, G7]"""
     batch = TrafficClass(name="batch", is_preemptible=True, may_use_guarantee=False, max_wait=500)
