@@ -74,7 +74,8 @@ def _draw_waits(groups: Sequence[Group], axes: Any) -> None:
     ):
         axes.plot([max(wait, 0.001) for wait in waits], names, marker, label=label)
     axes.set(title="waits of those served, by class", xlabel="seconds", xscale="log")
-    axes.legend(loc="lower right")
+    axes.margins(y=0.3)
+    axes.legend()
 
 
 def _draw_shares(groups: Sequence[Group], axes: Any) -> None:
