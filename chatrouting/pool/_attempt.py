@@ -6,18 +6,13 @@ judges: a stream that is dropped, and a coroutine that is thrown away.
 
 import math
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, TypeVar, cast
-
-from anyio.lowlevel import current_token
+from typing import TypeVar
 
 from chatrouting._cancellation import cancel_count
 from chatrouting._limits import LimitExpired, run_within
 from chatrouting.errors import AttemptTimeoutError
 from chatrouting.pool._request import PooledRequest
 from chatrouting.pool.endpoint import Endpoint
-from chatrouting.pool.member import Ticket
-from chatrouting.pool.pool import EndpointPool
 
 T = TypeVar("T")
 
@@ -38,14 +33,15 @@ async def run_attempt(
             return await call()
         return await run_within(ends, call, cancel_count())
     except LimitExpired as expired:
-        error = expired.caused(_timeout(request, endpoint))
+        error = expired.caused(timeout_error(request, endpoint))
     except GeneratorExit:
-        give_back_later(request.pool, ticket, current_token().native_token)
+        request.pool.released(ticket)
         raise
     raise error
 
 
-def _timeout(request: PooledRequest, endpoint: Endpoint) -> AttemptTimeoutError:
+def timeout_error(request: PooledRequest, endpoint: Endpoint) -> AttemptTimeoutError:
+    """Make the error of an attempt whose time is over."""
     if request.is_over_budget:
         return AttemptTimeoutError(
             f"the pool's total_budget of {request.pool.policy.total_budget} s ran out while "
@@ -54,16 +50,3 @@ def _timeout(request: PooledRequest, endpoint: Endpoint) -> AttemptTimeoutError:
     return AttemptTimeoutError(
         f"endpoint {endpoint.id!r} did not answer in {endpoint.timeout} s (timeout)."
     )
-
-
-def give_back_later(pool: EndpointPool[Any], ticket: Ticket, loop: Any) -> None:
-    """Give a ticket back from a destructor, which may run in the middle of anything.
-
-    The pool's lock may be held right below, in this very thread, so the event loop does it.
-    """
-    give_back = partial(pool.released, ticket)
-    schedule = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-    try:
-        cast("Callable[[Callable[[], object]], object]", schedule)(give_back)
-    except RuntimeError:  # the loop is closed; trio's error is one, too
-        give_back()

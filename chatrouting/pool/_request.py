@@ -33,7 +33,6 @@ class PooledRequest:
         ends: When its budget of time is used up, by the event loop's clock.
         ticket: What the running attempt holds; None between attempts.
         failures: Attempts that failed.
-        is_single: There is nobody else to ask: the same member is asked again, after a wait.
         pause: Seconds of that wait, until it has begun.
     """
 
@@ -41,11 +40,11 @@ class PooledRequest:
         "_is_retry",
         "_left_out",
         "_names",
+        "_now",
         "_rng",
         "_sleep",
         "ends",
         "failures",
-        "is_single",
         "pause",
         "pool",
         "ticket",
@@ -55,11 +54,10 @@ class PooledRequest:
         self,
         pool: EndpointPool[Any],
         names: Mapping[str, str],
-        *,
         rng: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
-        """Begin now; the budget of time counts from here.
+        """Begin now; the budget of time counts from here. By position: each request is one.
 
         Args:
             pool: The pool.
@@ -68,18 +66,27 @@ class PooledRequest:
             rng: Returns random numbers in 0..1, for the waits of a pool of one.
             sleep: Waits for a number of seconds there.
         """
-        budget = pool.policy.total_budget
         self.pool = pool
         self._names = names
         self._rng = rng
         self._sleep = sleep
-        self.ends = math.inf if budget is None else anyio.current_time() + budget
+        budget = pool.policy.total_budget
+        #: When the first attempt begins, if that was read; None for later ones.
+        self._now: float | None = None
+        self.ends = math.inf
+        if budget is not None:
+            self._now = anyio.current_time()
+            self.ends = self._now + budget
         self.ticket: Ticket | None = None
         self.failures = 0
-        self.is_single = len(pool.endpoints) == 1
         self.pause = 0.0
         self._left_out = _NOBODY
         self._is_retry = False
+
+    @property
+    def is_single(self) -> bool:
+        """There is nobody else to ask: the same member is asked again, after a wait."""
+        return len(self._names) == 1
 
     def pick(self, *, key: str | None = None, tokens: int | None = None) -> str | None:
         """Choose a member at once; None if it takes a wait, or nobody is left.
@@ -122,6 +129,7 @@ class PooledRequest:
             pause, self.pause = self.pause, 0.0
             logger.info("retry.wait pool=%s seconds=%.3f", self.pool.name, pause)
             await self._sleep(pause)
+        self._now = None
         while True:
             ends = min(self.ends, deadline, anyio.current_effective_deadline())
             try:
@@ -147,6 +155,8 @@ class PooledRequest:
         if name is None:
             self.refused()
             return None
+        if self._is_retry:
+            self._now = None
         self._is_retry = True
         return name
 
@@ -164,7 +174,8 @@ class PooledRequest:
         """Return when an attempt that begins now has taken too long, by the event loop's clock."""
         if endpoint.timeout is None:
             return self.ends
-        return min(self.ends, anyio.current_time() + endpoint.timeout)
+        now = anyio.current_time() if self._now is None else self._now
+        return min(self.ends, now + endpoint.timeout)
 
     @property
     def is_over_budget(self) -> bool:
@@ -173,8 +184,8 @@ class PooledRequest:
 
     def succeeded(self, latency: float) -> None:
         """Note that the attempt got its answer, its first output after so many seconds."""
-        self.pool.succeeded(self.held, latency=latency)
-        self.ticket = None
+        ticket, self.ticket = self.held, None
+        self.pool.succeeded(ticket, latency=latency)
 
     def failed(self, error: BaseException) -> None:
         """Note what the attempt raised."""

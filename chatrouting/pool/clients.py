@@ -29,9 +29,10 @@ from chatrouting.pool.endpoint import Endpoint
 from chatrouting.pool.members import REQUEST, PoolMember
 from chatrouting.pool.pool import EndpointPool
 from chatrouting.responses import ChatResponse
+from chatrouting.routing._call import RouterCall
 from chatrouting.routing._routes import RouteTable
 from chatrouting.routing._settings import CommitOn, Listener, ShouldFailover
-from chatrouting.routing.context import RoutingContext, Selected
+from chatrouting.routing.context import RoutingContext, Selected, Target
 from chatrouting.routing.failover import FailoverChatClient
 from chatrouting.stream import ResponseStream
 
@@ -40,6 +41,9 @@ BARE_ROUTE: Final = "bare"
 
 _LETTERS_PER_TOKEN: Final = 4
 _DEFAULT_ANSWER: Final = 256  # tokens, where the request sets no limit
+
+#: Of a request at which the policy does not look: key and size.
+_NO_FACTS: Final = None, None
 
 _COMPLETED: Final = AttemptOutcome.COMPLETED
 _FAILED: Final = AttemptOutcome.FAILED
@@ -116,6 +120,7 @@ class PooledChatClient(FailoverChatClient):
             name=name or pool.name or None,
             clock=clock,
         )
+        self._has_facts = policy.strategy == "affinity" or policy.enforce_tpm
         self._endpoints: tuple[Endpoint, ...] = ()
         self._names: dict[str, str] = {}
         self._follow_pool()
@@ -136,9 +141,22 @@ class PooledChatClient(FailoverChatClient):
             ClientClosedError: If this client or the pool was closed.
             Exception: The last member's error, unchanged.
         """
+        if self._is_closed:
+            raise self._closed_error()
         if self._pool.endpoints is not self._endpoints:
             self._follow_pool()
-        return await super().get_response(messages, options)
+        settings = self._settings
+        context = RoutingContext(messages, options, routes=settings.routes)
+        try:
+            response: ChatResponse = await RouterCall(settings, context).run()
+        except BaseException:
+            # An attempt gives back what it holds where it is judged. Of a coroutine that is thrown
+            # away nobody judges it.
+            request: PooledRequest | None = context.state.get(REQUEST)
+            if request is not None and request.ticket is not None:
+                request.neutral()
+            raise
+        return response
 
     @override
     def get_streaming_response(
@@ -161,8 +179,8 @@ class PooledChatClient(FailoverChatClient):
         Raises:
             PoolExhaustedError: If nothing was sent yet and no member is back in time.
         """
-        chosen = self._choose(self._names, context)
-        return chosen if chosen is None or isinstance(chosen, str) else await chosen
+        route = self._pick(self._names, context)
+        return await self._wait(context) if route is None else route
 
     @override
     async def on_routing_update(
@@ -202,20 +220,31 @@ class PooledChatClient(FailoverChatClient):
             moves_on = error is not None and request.moves_on(error)
         return moves_on and self._pool.may_retry()
 
-    def _choose(
-        self, names: Mapping[str, str], context: RoutingContext
-    ) -> str | Awaitable[str | None] | None:
-        """Choose one of the routes of `names`; without waiting where a member is ready."""
-        request: PooledRequest | None = context.state.get(REQUEST)
+    def _take(
+        self, names: Mapping[str, str], routes: RouteTable, context: RoutingContext
+    ) -> Target | None:
+        """Return the member to invoke; None if none is ready."""
+        route = self._pick(names, context)
+        if route is None:
+            return None
+        index = routes.index_of_name(route)
+        context.mark_tried(index)
+        return routes.clients[index], route, context.messages, context.options, None
+
+    def _pick(self, names: Mapping[str, str], context: RoutingContext) -> str | None:
+        """Choose one of the routes that `names` names; None if no member is ready."""
+        state = context.state
+        request: PooledRequest | None = state.get(REQUEST)
         if request is None:
-            request = context.state[REQUEST] = PooledRequest(
-                self._pool, names, rng=self._rng, sleep=self._sleep
-            )
-        key, tokens = self._facts(context)
-        route = request.pick(key=key, tokens=tokens)
-        if route is not None:
-            return route
-        return request.acquire(key=key, tokens=tokens, deadline=context.deadline)
+            request = state[REQUEST] = PooledRequest(self._pool, names, self._rng, self._sleep)
+        key, tokens = self._facts(context) if self._has_facts else _NO_FACTS
+        return request.pick(key=key, tokens=tokens)
+
+    async def _wait(self, context: RoutingContext) -> str | None:
+        """Wait for a member, after `_pick` has found none."""
+        request: PooledRequest = context.state[REQUEST]
+        key, tokens = self._facts(context) if self._has_facts else _NO_FACTS
+        return await request.acquire(key=key, tokens=tokens, deadline=context.deadline)
 
     def _facts(self, context: RoutingContext) -> tuple[str | None, int | None]:
         """Find out what the policy looks at: a key for affinity, and the size of the request."""
@@ -238,10 +267,10 @@ class PooledChatClient(FailoverChatClient):
             )
             for endpoint in endpoints
         }
-        self._routes = RouteTable(members, parameter=self._routes_parameter)
+        self._routes = routes = RouteTable(members, parameter=self._routes_parameter)
         # With the routes go their names: another thread may follow the pool meanwhile.
-        select = partial(self._choose, names)
-        self._settings = replace(self._settings, routes=self._routes, select=select)
+        take = partial(self._take, names, routes)
+        self._settings = replace(self._settings, routes=routes, take=take, select=self._wait)
         self._endpoints = endpoints
 
 

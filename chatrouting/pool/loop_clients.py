@@ -40,7 +40,7 @@ Wrap = Callable[[Endpoint, ClientT], ClientT]
 class LoopClients(Generic[ClientT]):
     """Makes, keeps and closes the clients of one pool."""
 
-    __slots__ = ("_factory", "_given", "_is_closed", "_lock", "_made", "_wrap")
+    __slots__ = ("_factory", "_given", "_is_closed", "_lock", "_made", "_ready", "_wrap")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class LoopClients(Generic[ClientT]):
         self._given = given
         self._factory = factory
         self._wrap = wrap
+        #: What serves every event loop.
+        self._ready: Mapping[str, ClientT] = given if wrap is None else {}
         self._lock = threading.Lock()
         # By the identity of the endpoint, which is quicker than its equality and kept alive here.
         self._made: WeakKeyDictionary[object, dict[int, tuple[Endpoint, ClientT]]] = (
@@ -68,9 +70,14 @@ class LoopClients(Generic[ClientT]):
         """
         if self._is_closed:
             raise ClientClosedError("the pool was used after aclose; make a new one.")
+        client = self._ready.get(endpoint.id)
+        if client is not None:
+            return client
         loop = current_token().native_token
-        with self._lock:
-            mine = self._made.setdefault(loop, {})
+        mine = self._made.get(loop)
+        if mine is None:
+            with self._lock:
+                mine = self._made.setdefault(loop, {})
         # No other loop looks into this one's clients, and none of its own tasks can come between.
         found = mine.get(id(endpoint))
         if found is None:

@@ -4,15 +4,16 @@ It stands for the endpoint, whichever event loop runs: so it can be a route, and
 attempt's record.
 """
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
-from anyio.lowlevel import current_token
-
+from chatrouting._cancellation import cancel_count
+from chatrouting._limits import LimitExpired, run_within
 from chatrouting.client import ChatClient, ClosingClient, own_service
 from chatrouting.messages import MessagesInput
 from chatrouting.options import ChatOptions
-from chatrouting.pool._attempt import give_back_later, run_attempt
+from chatrouting.pool._attempt import run_attempt, timeout_error
 from chatrouting.pool._request import PooledRequest
 from chatrouting.pool.endpoint import Endpoint
 from chatrouting.pool.pool import EndpointPool
@@ -73,7 +74,16 @@ class PoolMember(ClosingClient):
             return await self._pool.client_for(self.endpoint).get_response(messages, options)
         endpoint = request.ticket.endpoint  # with a new key, if it was replaced meanwhile
         client = self._pool.client_for(endpoint)
-        return await run_attempt(request, endpoint, partial(client.get_response, messages, options))
+        ends = request.ends_attempt(endpoint)
+        if ends == math.inf:
+            return await client.get_response(messages, options)
+        # What `run_attempt` does; here each coroutine is one that every call pays for.
+        try:
+            ask = partial(client.get_response, messages, options)
+            return await run_within(ends, ask, cancel_count())
+        except LimitExpired as expired:
+            error = expired.caused(timeout_error(request, endpoint))
+        raise error
 
     def get_streaming_response(
         self, messages: MessagesInput, options: ChatOptions | None = None
@@ -87,8 +97,7 @@ class PoolMember(ClosingClient):
         if request is None or ticket is None:
             return stream
         opened = ResponseStream.deferred(partial(self._read_ahead, request, stream))
-        loop = current_token().native_token
-        return opened.tap(on_dropped=partial(give_back_later, self._pool, ticket, loop))
+        return opened.tap(on_dropped=partial(self._pool.released, ticket))
 
     async def _read_ahead(self, request: PooledRequest, stream: ResponseStream) -> ResponseStream:
         """Read up to the first output, while the time for that runs."""

@@ -310,6 +310,8 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
     def released(self, ticket: Ticket) -> None:
         """Give a ticket back after an attempt that says nothing: cancelled, abandoned, refused.
 
+        May be called by a destructor, in the middle of anything.
+
         Args:
             ticket: From `pick`; does nothing if it was given back before.
         """

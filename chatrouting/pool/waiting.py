@@ -5,15 +5,16 @@ run in another thread with another event loop, so waiters are woken through thei
 wakes one waiter; what concerns all of them wakes all, spread over a moment.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, final
 
 import anyio
 from anyio.lowlevel import current_token
 
+from chatrouting._core_lock import CoreLock
 from chatrouting.pool.endpoint import Endpoint
 
 
@@ -62,7 +63,7 @@ class WaitingRoom:
     __slots__ = ("_lock", "_waiters", "changes")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = CoreLock()
         self._waiters: deque[_Waiter] = deque()
         self.changes = 0
 
@@ -106,6 +107,9 @@ class WaitingRoom:
 
     def wake_one(self, endpoint: Endpoint) -> None:
         """Let the request look again that waited longest for a slot such as this endpoint's."""
+        if self._lock.is_held_here():  # a ticket was collected in the middle of something
+            self._lock.later(partial(self.wake_one, endpoint))
+            return
         with self._lock:
             self.changes += 1
             for waiter in tuple(self._waiters):
@@ -117,6 +121,9 @@ class WaitingRoom:
 
     def wake_all(self) -> None:
         """Let all requests look again, one after the other."""
+        if self._lock.is_held_here():
+            self._lock.later(self.wake_all)
+            return
         with self._lock:
             self.changes += 1
             while self._waiters:

@@ -450,3 +450,16 @@ def test_a_waiter_whose_event_loop_is_gone_takes_no_slot():
     assert len(room._waiters) == 2
     room.wake_one(Endpoint("a"))
     assert not room._waiters
+
+
+@pytest.mark.parametrize("wakes", ["one", "all"])
+async def test_a_ticket_collected_in_the_middle_of_the_room_wakes_after_it(anyio_backend, wakes):
+    """A destructor that waits for the lock of its own thread would wait for ever. [BR-53]"""
+    room = waiting.WaitingRoom()
+    with room._lock:
+        if wakes == "one":
+            room.wake_one(Endpoint("a"))
+        else:
+            room.wake_all()
+        assert room.changes == 0
+    assert room.changes == 1
