@@ -138,16 +138,16 @@ class RouterCall:
                         result = await client.get_response(messages, options)
                     if layer is None and type(result) is not ChatResponse:
                         _check_answer(result, route)
+                except GeneratorExit:  # thrown away: nothing can be awaited
+                    attempt.end()
+                    raise
                 except BaseException as error:  # noqa: BLE001  # judged below
                     failed_with = error
                 else:
                     break
                 finally:
                     leave(token)
-                try:
-                    await self._fail_or_go_on(attempt, target, failed_with)
-                finally:
-                    del failed_with  # else the exception and this frame keep each other alive
+                await self._fail_or_go_on(attempt, target, failed_with)
                 if self._is_exhausted:
                     take = None  # the way is open for waiting only
                 # Between two attempts a cancellation gets its chance.
@@ -201,11 +201,11 @@ class RouterCall:
 
     async def _end_failed(self, error: BaseException) -> Never:
         """Tell of the end of a request that raises, and raise."""
-        if self._wait is not None:
-            self._wait.give_back()
-        if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
-            raise error
         try:
+            if self._wait is not None:
+                self._wait.give_back()
+            if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
+                raise error
             if _cancellation.is_foreign_cancellation(error, self._baseline):
                 error = reporting.cancelled_by_policy(error)
             if isinstance(error, Exception):
@@ -250,9 +250,6 @@ class RouterCall:
         self, attempt: RunningAttempt, target: Target, error: BaseException
     ) -> None:
         """Record and report a failed attempt; return if another client may be selected."""
-        if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
-            attempt.end()
-            raise error
         self._has_failed = True
         error = self._over_time(attempt, error)
         outcome = self._outcome(error)

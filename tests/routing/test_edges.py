@@ -25,7 +25,7 @@ from chatrouting.errors import (
     RequestTimeoutError,
     StallTimeoutError,
 )
-from chatrouting.scope import current_scope
+from chatrouting.scope import carrying_tickets, current_scope
 from chatrouting.stream import StreamLayer
 from chatrouting.testing import (
     ScriptedChatClient,
@@ -233,6 +233,20 @@ async def test_tickets_are_one_mapping_for_the_whole_request():
         await router.get_response("hi")
 
     assert seen[0] is seen[1]
+
+
+async def test_tickets_from_outside_of_every_router_are_the_requests(answer):
+    seen = []
+    router = OrderedFailoverChatClient(
+        [ScriptedChatClient(runs(lambda _: seen.append(current_scope().tickets)), "a")]
+    )
+    tickets = {}
+    with carrying_tickets(tickets):
+        await answer(router)
+    await answer(router)
+
+    assert seen[0] is tickets
+    assert seen[1] is not tickets
 
 
 async def test_a_dropped_stream_gives_everything_back_where_warnings_are_errors(caplog):

@@ -17,7 +17,7 @@ from chatrouting import (
     ResponseStream,
 )
 from chatrouting.client import ClosingClient
-from chatrouting.errors import OverloadedError
+from chatrouting.errors import NoClientSelectedError, OverloadedError
 from chatrouting.scope import current_scope
 from chatrouting.testing import ScriptedChatClient, fails, runs
 
@@ -99,28 +99,80 @@ async def refuse():
     raise OverloadedError("busy")
 
 
+class Prompt:
+    """Something that a request is about."""
+
+
+@pytest.fixture
+def no_collector():
+    """Keep the garbage collector away."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("act", [anyio.sleep_forever, refuse], ids=["timed out", "failed"])
+@pytest.mark.usefixtures("no_collector")
 async def test_an_attempt_with_a_limit_that_failed_holds_no_messages(act, answer, caplog):
     """[BR-73] Not even until the garbage collector comes."""
-
-    class Prompt:
-        """Something that a request is about."""
-
     last = ScriptedChatClient("ok")
     router = OrderedFailoverChatClient([Forgetful(act), last], attempt_timeout=1)
     prompt = Prompt()
     held = weakref.ref(prompt)
     options = ChatOptions(additional_properties={"prompt": prompt})
-    gc.collect()
-    gc.disable()
-    try:
-        response = await answer(router, "Hi", options)
-        del prompt, options
-        last.calls.clear()
-        caplog.clear()
+    response = await answer(router, "Hi", options)
+    del prompt, options
+    last.calls.clear()
+    caplog.clear()
 
-        assert response.attempts[0].outcome is AttemptOutcome.FAILED
-        assert held() is None
-    finally:
-        gc.enable()
+    assert response.attempts[0].outcome is AttemptOutcome.FAILED
+    assert held() is None
+
+
+class Choosy(FailoverChatClient):
+    """Fails at the point that it is told."""
+
+    def __init__(self, point):
+        super().__init__()
+        self.point = point
+
+    async def select_client(self, context):
+        if self.point == "first selection" or context.previous_attempt is not None:
+            raise KeyError(self.point)
+        return None if self.point == "nobody" else Forgetful(refuse)
+
+    async def on_routing_update(self, context, attempt, is_terminal):
+        if self.point == "update":
+            raise KeyError(self.point)
+
+
+@pytest.mark.parametrize("point", ["nobody", "first selection", "second selection", "update"])
+@pytest.mark.usefixtures("no_collector")
+async def test_a_request_that_its_policy_failed_holds_no_messages(point, caplog):
+    """[BR-73] Once its error is gone."""
+    prompt = Prompt()
+    held = weakref.ref(prompt)
+    options = ChatOptions(additional_properties={"prompt": prompt})
+    del prompt
+    try:
+        await Choosy(point).get_response("Hi", options)
+    except (KeyError, NoClientSelectedError):
+        caplog.clear()
+    del options
+
+    assert held() is None
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_a_request_that_is_thrown_away_holds_no_messages():
+    prompt = Prompt()
+    held = weakref.ref(prompt)
+    router = OrderedFailoverChatClient([Forgetful(anyio.sleep_forever)])
+    request = router.get_response("Hi", ChatOptions(additional_properties={"prompt": prompt}))
+    request.send(None)
+    request.close()
+    del prompt, request
+
+    assert held() is None
