@@ -148,6 +148,19 @@ class PooledRequest:
             if name is not None:
                 return name
 
+    def admit(self, endpoint: Endpoint) -> None:
+        """Hold the member that is asked next, if it is ready, although nobody picked it.
+
+        The router has waited for it: it refused the request first, and then had room.
+        """
+        others = [each.id for each in self.pool.endpoints if each.id != endpoint.id]
+        try:
+            found = self.pool.pick(exclude=others, is_retry=True)
+        except NoEndpointAvailableError:  # the pool has it no longer
+            return
+        if isinstance(found, Ticket):
+            self.ticket = found
+
     def _hold(self, ticket: Ticket) -> str | None:
         """Keep a ticket, and return the name of its endpoint; None if it joined too late."""
         self.ticket = ticket

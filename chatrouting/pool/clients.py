@@ -188,6 +188,8 @@ class PooledChatClient(FailoverChatClient):
     ) -> None:
         """Tell the pool how an attempt went."""
         request: PooledRequest = context.state[REQUEST]
+        if request.ticket is None:  # asked although it was not ready, see `PooledRequest.admit`
+            return
         outcome, error = attempt.outcome, attempt.exception
         if outcome is _COMPLETED:
             first = attempt.time_to_first_update

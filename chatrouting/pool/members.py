@@ -69,7 +69,7 @@ class PoolMember(ClosingClient):
             AttemptTimeoutError: If the endpoint took longer than it is given.
             Exception: What the endpoint's client raised, unchanged.
         """
-        request = _current_request()
+        request = self._current_request()
         if request is None or request.ticket is None:
             return await self._pool.client_for(self.endpoint).get_response(messages, options)
         endpoint = request.ticket.endpoint  # with a new key, if it was replaced meanwhile
@@ -89,7 +89,7 @@ class PoolMember(ClosingClient):
         self, messages: MessagesInput, options: ChatOptions | None = None
     ) -> ResponseStream:
         """Answer piece by piece; the time limit is for the first output."""
-        request = _current_request()
+        request = self._current_request()
         ticket = None if request is None else request.ticket
         client = self._pool.client_for(self.endpoint if ticket is None else ticket.endpoint)
         source = client.get_streaming_response(messages, options)
@@ -129,11 +129,14 @@ class PoolMember(ClosingClient):
     async def aclose(self) -> None:
         """Do nothing: the pool closes its clients."""
 
-
-def _current_request() -> PooledRequest | None:
-    """Return the request of the attempt that runs; None where a member is asked by itself."""
-    scope = current_scope()
-    if scope is None or scope.context is None:
-        return None
-    request: PooledRequest | None = scope.context.state.get(REQUEST)
-    return request
+    def _current_request(self) -> PooledRequest | None:
+        """Return the request of the attempt that runs; None where this is asked by itself."""
+        scope = current_scope()
+        if scope is None or scope.context is None:
+            return None
+        request: PooledRequest | None = scope.context.state.get(REQUEST)
+        if request is None or request.pool is not self._pool:
+            return None
+        if request.ticket is None:
+            request.admit(self.endpoint)
+        return request
