@@ -241,14 +241,16 @@ class _Playing:
             reservation.fail(error)
             governor.observe(reservation, admission.headers)
             return
-        is_complete = await self._answer(provider, admission, request, reservation)
-        record.fate = Fate.ANSWERED if is_complete else Fate.CUT_OFF
+        record.fate = await self._answer(provider, admission, request, reservation)
         usage = Usage(
             input_tokens=request.arrival.input_tokens,
             output_tokens=admission.generated,
             cache_read_input_tokens=request.arrival.cached_tokens,
         )
-        reservation.settle(usage, is_complete=is_complete)
+        if record.fate is Fate.BROKEN_OFF:
+            reservation.fail(RateLimitError("no output left", status_code=429), usage=usage)
+        else:
+            reservation.settle(usage, is_complete=record.fate is Fate.ANSWERED)
         governor.observe(reservation, admission.headers)
 
     # Without.
@@ -260,8 +262,7 @@ class _Playing:
         for number in range(_TRIES):
             admission = await _arrive(provider, request, record)
             if isinstance(admission, Admission):
-                await self._answer(provider, admission, request, None)
-                record.fate = Fate.ANSWERED
+                record.fate = await self._answer(provider, admission, request, None)
                 return
             if number < _TRIES - 1:
                 record.fate = Fate.WAITING
@@ -280,21 +281,22 @@ class _Playing:
         admission: Admission,
         request: LoadRequest,
         reservation: Reservation | None,
-    ) -> bool:
-        """Write the answer piece by piece; say whether it came to its end."""
+    ) -> Fate:
+        """Write the answer piece by piece; say how it ended."""
         pieces = max(_PIECES, math.ceil(request.seconds / _PIECE))
         try:
             for piece in range(pieces):
                 await anyio.sleep(request.seconds / pieces)
                 part = request.output * (piece + 1) // pieces - request.output * piece // pieces
-                provider.generate(admission, part, anyio.current_time())
+                if not provider.generate(admission, part, anyio.current_time()):
+                    return Fate.BROKEN_OFF
                 if reservation is not None:
                     if reservation.must_stop:
-                        return False
+                        return Fate.CUT_OFF
                     reservation.extend()
         finally:
             provider.finish(admission, anyio.current_time())
-        return True
+        return Fate.ANSWERED
 
 
 async def _arrive(

@@ -82,6 +82,7 @@ class ProviderLimiter:
         *,
         maximum_output: int = 16_384,
         windows: Mapping[str, float] | None = None,
+        breaks_streams: bool = False,
     ) -> None:
         """Start unused.
 
@@ -90,6 +91,8 @@ class ProviderLimiter:
             limits: Amounts by dimension.
             maximum_output: The most that the model writes.
             windows: Seconds of a limit, by dimension, where it is not the provider's usual one.
+            breaks_streams: Where output counts as it is generated: without room for more, streams
+                break off. Otherwise they go on, and only new requests are refused.
 
         Raises:
             ConfigurationError: If it is not known how that provider counts.
@@ -105,6 +108,7 @@ class ProviderLimiter:
         self._counting = COUNTING[profile]
         self._windows = {**self._counting.windows, **(windows or {})}
         self._maximum = maximum_output
+        self._breaks_streams = breaks_streams
         self._running = 0
         self.logs: dict[str, list[Log]] = {
             dimension: self._logs(dimension, limit)
@@ -160,11 +164,19 @@ class ProviderLimiter:
         entries = {name: self._count(name, cost, now) for name, cost in costs.items()}
         return Admission(arrival, self.headers(now), entries)
 
-    def generate(self, admission: Admission, tokens: int, now: float) -> None:
-        """Count output that has been generated."""
+    def generate(self, admission: Admission, tokens: int, now: float) -> bool:
+        """Count output that has been generated.
+
+        Returns:
+            False if there is no room for it and streams break off: then none of it counts.
+        """
+        logs = [log for name in self._counting.generated for log in self.logs.get(name, ())]
+        if self._breaks_streams and not all(log.fits(tokens, now) for log in logs):
+            return False
         admission.generated += tokens
-        for dimension in self._counting.generated:
-            self._count(dimension, float(tokens), now)
+        for log in logs:
+            log.count(float(tokens), now)
+        return True
 
     def finish(self, admission: Admission, now: float) -> None:
         """End a request: correct what was charged, where the provider does.

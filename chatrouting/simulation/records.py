@@ -18,6 +18,7 @@ class Fate(StrEnum):
     ANSWERED = "answered"
     REFUSED = "refused"  #: The governor had no room for it.
     PROVIDER_REFUSED = "provider_refused"  #: The provider had none, and it was given up.
+    BROKEN_OFF = "broken_off"  #: The provider broke its stream off, having no output left.
     CUT_OFF = "cut_off"  #: Its stream ran on what was borrowed, and was needed back.
 
 
