@@ -218,7 +218,6 @@ class RouterCall:
             except BaseException as hook_error:  # noqa: BLE001  # raised below
                 error = with_cause(hook_error, error)
             self.release(error)
-            self.caller_error = None
             raise error
         finally:
             del error  # else the exception and this frame keep each other alive

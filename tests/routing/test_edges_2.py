@@ -176,3 +176,22 @@ async def test_a_request_that_is_thrown_away_holds_no_messages():
     del prompt, request
 
     assert held() is None
+
+
+async def test_a_stream_that_is_kept_holds_nothing_of_what_its_caller_was_handling():
+    class CallerError(Exception):
+        """Was there before the request."""
+
+    async def fail():
+        raise CallerError
+
+    stream = OrderedFailoverChatClient([ScriptedChatClient("a")]).get_streaming_response("Hi")
+    try:
+        await fail()
+    except CallerError as error:
+        held = weakref.ref(error)
+        await stream.get_final_response()
+    gc.collect()
+
+    assert held() is None
+    assert len(stream.attempts) == 1

@@ -195,14 +195,18 @@ async def test_what_the_caller_was_handling_keeps_its_traceback(mode):
 
 
 @MODES
-async def test_the_raised_exception_keeps_its_traceback(mode):
-    router = OrderedFailoverChatClient(
-        [ScriptedChatClient(fails(RateLimitError)), ScriptedChatClient(fails(OverloadedError))]
-    )
-    with pytest.raises(OverloadedError) as caught:
-        await answer(router, mode)
+async def test_of_a_failed_requests_exceptions_the_raised_one_alone_keeps_its_traceback(mode, log):
+    def fail_last(_):
+        raise OverloadedError("busy") from ValueError("cause")
 
+    first, last = ScriptedChatClient(fails(RateLimitError)), ScriptedChatClient(runs(fail_last))
+    with pytest.raises(OverloadedError) as caught:
+        await answer(OrderedFailoverChatClient([first, last], on_routing_update=log), mode)
+
+    assert log.exceptions[1] is caught.value
     assert caught.value.__traceback__ is not None
+    assert caught.value.__cause__.__traceback__ is None
+    assert log.exceptions[0].__traceback__ is None
 
 
 async def test_failover_is_logged_without_content(caplog):

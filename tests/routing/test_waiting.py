@@ -282,6 +282,14 @@ async def test_a_router_that_selects_once_leaves_waiting_to_its_client(answer):
     assert a.saw_others_wait == [False]
 
 
+async def test_a_router_that_selects_once_passes_on_that_others_are_waited_for(answer):
+    a = Gated("a", Desk())
+    router = OrderedFailoverChatClient([RoutingChatClient(lambda _: a), ScriptedChatClient("b")])
+
+    assert (await answer(router)).text == "b"
+    assert a.saw_others_wait == [True]
+
+
 async def test_a_router_within_refuses_and_the_outermost_waits_for_all(answer, log):
     desk = Desk()
     a, b, c = (Gated(name, desk) for name in "abc")
