@@ -160,10 +160,6 @@ class Settling:
         """Settle the deployment's bucket, its guarantees and the fair shares."""
         candidate, grant = reservation.candidate, reservation.grant
         has_failed = _has_failed(ending)
-        hold = grant.at_scope
-        if hold is None:
-            return []
-        self._core.ledger.settle(hold, used, now, sent=ending.was_sent, failed=has_failed)
         policy = candidate.deployment.limits.policy
         costs = dict.fromkeys(candidate.costs, 0.0)
         if ending.was_sent:
@@ -177,12 +173,18 @@ class Settling:
             freed.append(room.own_place(candidate))
         share = candidate.deployment.share_of(candidate.quote, costs)
         room.dispatcher.line.correct(candidate, share - candidate.cost)
-        metrics = self._core.metrics
-        for name, amounts in (("reserved", candidate.costs), ("settled", costs)):
-            for dimension, amount in amounts.items():
-                if amount:
-                    metrics.count(name, "dimension", dimension, amount=amount)
+        if grant.at_scope is not None:
+            self._core.ledger.settle(
+                grant.at_scope, used, now, sent=ending.was_sent, failed=has_failed
+            )
+            self._count("reserved", candidate.costs)
+            self._count("settled", costs)
         return freed
+
+    def _count(self, name: str, amounts: Mapping[str, float]) -> None:
+        for dimension, amount in amounts.items():
+            if amount:
+                self._core.metrics.count(name, "dimension", dimension, amount=amount)
 
     def _learn(self, reservation: Reservation, ending: Ending, now: float) -> None:
         if ending.was_sent and not _has_failed(ending):

@@ -1002,6 +1002,20 @@ def test_a_shadow_decides_and_counts_and_lets_everything_through():
     assert desk.governor.metrics.total("unenforced", "limiter", label) == 7
 
 
+def test_a_shadow_keeps_no_part_of_a_guarantee():
+    """Also of what a limit that is only watched had no room for. [quota R62, G3]"""
+    desk = Desk(
+        deployment("a", QuotaLimit("concurrency", 4)),
+        contracts={"acme": TenantContract(share=0.5)},
+        shadow=True,
+    )
+    others = [desk.take("other") for _ in range(4)]
+    for each in [*others, desk.take("acme")]:
+        each.settle()
+    [scope] = desk.governor.snapshot().scopes
+    assert scope.assured["acme"] == {"concurrency per at once": 2}
+
+
 @pytest.mark.parametrize("watched", [Level.TENANT, ACME], ids=["level", "bucket"])
 def test_a_bucket_may_be_watched_alone(watched):
     """[quota R62]"""
