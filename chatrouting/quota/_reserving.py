@@ -8,7 +8,7 @@ from typing import final
 
 from chatrouting.quota._candidate import Candidate
 from chatrouting.quota._core import GovernorCore
-from chatrouting.quota._deciding import Deciding
+from chatrouting.quota._deciding import Deciding, refusal_of
 from chatrouting.quota._waiters import Waiter
 from chatrouting.quota.classes import Pressure
 from chatrouting.quota.decisions import Decision, DenialReason
@@ -110,11 +110,11 @@ class Reserving:
                 )
                 waiter.grant = None
                 return reservation
-            if now >= until:
+            is_too_large = all(refusal_of(each).is_too_large for each in waiter.candidates)
+            if is_too_large or now >= until:
                 core.withdraw(waiter.candidates, now)
-                return self._deciding.deny(
-                    waiter.candidates, DenialReason.QUEUE_TIMEOUT, since=since, now=now
-                )
+                reason = None if is_too_large else DenialReason.QUEUE_TIMEOUT
+                return self._deciding.deny(waiter.candidates, reason, since=since, now=now)
             waiter.rest()
             return None
 

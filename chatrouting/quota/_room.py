@@ -268,6 +268,8 @@ class ScopeRoom:
         # What binds first may not be what binds longest.
         wait = max(refusal.wait, self.wait(candidate, now))
         candidate.refusal = replace(refusal, wait=wait)
+        if refusal.is_too_large and candidate.waiter is not None:
+            candidate.waiter.wake()  # to hear of it: limits were lowered while it waited
         return Blocked(refusal.wait, None if refusal.key == self.key else refusal.key)
 
     def _reclaim_for(self, candidate: Candidate) -> None:

@@ -188,7 +188,8 @@ class _Look(Generic[W, Grant]):
                 return None
             start = self._now + found.wait
             self.next_start = min(self.next_start, start)
-            self._head = self._head or (waiting, start)
+            if start < math.inf:  # what can never start is held up by nobody
+                self._head = self._head or (waiting, start)
             return None
         if self._leaves_the_head_its_start():
             return found
@@ -199,6 +200,4 @@ class _Look(Generic[W, Grant]):
         if self._head is None:
             return True
         waiting, start = self._head
-        # Of a start that nobody can tell, nobody can tell that it does not move.
-        is_known = start < math.inf
-        return is_known and self._now + self._room.wait(waiting, self._now) <= start + _SAME_TIME
+        return self._now + self._room.wait(waiting, self._now) <= start + _SAME_TIME

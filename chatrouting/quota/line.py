@@ -152,13 +152,14 @@ class WaitingLine(Generic[W]):
             return
         waiting.lane = None
         flow, group = lane.flow, lane.flow.group
+        if lane.head() is waiting:
+            self._unpark(lane)  # it was set aside for its head; the next one may need less
         del lane.queue[waiting]
         flow.queued_cost -= waiting.cost
         group.queued_cost -= waiting.cost
         group.items -= 1
         group.tokens -= waiting.tokens
         if not lane.queue:
-            self._unpark(lane)
             del flow.lanes[lane.principal]
         if not flow.lanes:
             del group.flows[flow.key]

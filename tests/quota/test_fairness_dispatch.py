@@ -152,11 +152,12 @@ def test_a_request_passes_a_head_that_it_does_not_delay():
     assert tenants(granted(dispatcher, 7)) == ["slots"]
 
 
-def test_nobody_passes_a_head_whose_start_nobody_knows():
+def test_what_can_never_start_is_no_head():
+    """Limits may be lowered below what a request needs that waits already. [quota G6, R63]"""
     dispatcher = Dispatcher(bucket := Bucket(capacity=10, rate=0))
     joined(dispatcher, request("head", 20), request("b", 1))
-    assert granted(dispatcher, 0) == []
-    assert bucket.level == 10
+    assert tenants(granted(dispatcher, 0)) == ["b"]
+    assert bucket.level == 9
     assert dispatcher.next_start == math.inf
 
 
@@ -209,6 +210,17 @@ def test_a_parked_request_may_leave_and_its_time_is_forgotten():
     dispatcher.leave(poor, 1)
     assert granted(dispatcher, 1) == []
     assert dispatcher.next_start == math.inf
+
+
+def test_whoever_stands_behind_one_that_was_set_aside_goes_when_that_one_leaves():
+    """The lane was set aside for its head alone. [quota G6, R51]"""
+    dispatcher = Dispatcher(bucket := Bucket())
+    bucket.ceilings["a"] = 5
+    bucket.own_wait = 50.0
+    large, small = joined(dispatcher, request("a", 10), request("a", 1))
+    assert granted(dispatcher, 0) == []
+    dispatcher.leave(large, 0)
+    assert granted(dispatcher, 0) == [small]
 
 
 def test_several_may_be_held_back_at_one_place():

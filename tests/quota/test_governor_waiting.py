@@ -169,6 +169,62 @@ async def test_those_who_wait_for_a_cold_deployment_are_looked_at_each_minute(an
     assert reservation.is_open
 
 
+@pytest.mark.parametrize("level", ["deployment", "tenant"])
+async def test_what_has_become_too_large_for_its_limits_is_told_and_keeps_nobody_back(
+    anyio_backend, level
+):
+    """[quota G6, R63]"""
+    (acme,) = keys_of(Principal(tenant="acme"))
+    desk = patient(ceilings={acme: BucketLimits((OUTPUT,))})
+    desk.take(output=600)
+    lower = BucketLimits((QuotaLimit("output_tokens", 800),))
+    refused, begin = [], anyio.current_time()
+
+    async def large():
+        with pytest.raises(QuotaRequestTooLargeError) as raised:
+            await reserve(desk, output=900)
+        refused.append(raised.value)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(large)
+        await settled()
+        assert (await reserve_later(group, desk)) == []
+        if level == "deployment":
+            desk.governor.update_limits(deployments={"a": lower})
+        else:
+            desk.governor.update_limits(ceilings={acme: lower})
+    [error] = refused
+    assert error.details["reason"] == "too_large"
+    assert anyio.current_time() == begin
+    assert is_quiet(desk)
+
+
+async def reserve_later(group, desk):
+    """Let a small request wait behind others; return the list that it comes into."""
+    done = []
+
+    async def small():
+        done.append(await reserve(desk, output=50))
+
+    group.start_soon(small)
+    await settled()
+    return done
+
+
+async def test_what_a_provider_leaves_too_little_for_keeps_nobody_back(anyio_backend):
+    """It is not refused: the provider may leave more again. [quota G6, R58]"""
+    desk = patient()
+    desk.take(output=600)
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk, "large", 900)
+        await settled()
+        desk.take("small", 10).fail(RateLimitError("slow down", status_code=429))
+        small = await reserve_later(group, desk)
+        assert len(small) == 1
+        assert len(room_of(desk).waiting) == 1
+    assert is_quiet(desk)
+
+
 async def test_a_higher_ceiling_wakes_those_who_wait_for_it(anyio_backend):
     """[quota R63]"""
     (key,) = keys_of(Principal(tenant="acme"))
