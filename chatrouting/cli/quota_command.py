@@ -131,7 +131,7 @@ def _run_simulate(arguments: argparse.Namespace) -> int:
         return MISUSED
     out = Terminal.of(sys.stdout, os.environ, is_plain=arguments.plain)
     code = show_simulation(scenario, governed, without, out)
-    if arguments.picture is not None:
+    if arguments.picture is not None:  # pragma: no cover  # needs the extra 'plots'
         save_picture(governed, arguments.picture)
         out.print("", f"The picture is in {arguments.picture}.")
     return code

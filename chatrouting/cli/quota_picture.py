@@ -12,6 +12,8 @@ from chatrouting.simulation.summary import Group, by_class, by_tenant, over_time
 
 __all__ = ["check_picture", "save_picture"]
 
+# What draws is tested where the extra is installed, which development does not ask for.
+
 _POINTS: Final = 400
 _MINUTE: Final = 60.0
 _SIZE: Final = (9.0, 9.0)
@@ -42,7 +44,7 @@ def check_picture(path: Path) -> None:
         )
 
 
-def save_picture(result: SimulationResult, path: Path) -> None:
+def save_picture(result: SimulationResult, path: Path) -> None:  # pragma: no cover
     """Draw offered and admitted load, waits by class and shares by tenant."""
     # By name, since the package has no types.
     figure: Any = import_module("matplotlib.figure").Figure(figsize=_SIZE, layout="constrained")
@@ -53,7 +55,7 @@ def save_picture(result: SimulationResult, path: Path) -> None:
     figure.savefig(path)
 
 
-def _draw_rates(result: SimulationResult, axes: Any) -> None:
+def _draw_rates(result: SimulationResult, axes: Any) -> None:  # pragma: no cover
     series = over_time(result, _POINTS)
     minutes = [time / _MINUTE for time in series.times]
     axes.fill_between(minutes, _percent(series.offered), color=_ASKED, label="offered")
@@ -65,7 +67,7 @@ def _draw_rates(result: SimulationResult, axes: Any) -> None:
     axes.legend(loc="lower right")
 
 
-def _draw_waits(groups: Sequence[Group], axes: Any) -> None:
+def _draw_waits(groups: Sequence[Group], axes: Any) -> None:  # pragma: no cover
     names = [each.name for each in groups]
     for label, marker, waits in (
         ("half", "o", [each.waits.p50 for each in groups]),
@@ -78,7 +80,7 @@ def _draw_waits(groups: Sequence[Group], axes: Any) -> None:
     axes.legend()
 
 
-def _draw_shares(groups: Sequence[Group], axes: Any) -> None:
+def _draw_shares(groups: Sequence[Group], axes: Any) -> None:  # pragma: no cover
     names = [each.name or "(nobody)" for each in groups]
     axes.bar(names, _percent([each.offered_share for each in groups]), color=_ASKED, label="asked")
     got = _percent([each.served_share for each in groups])
@@ -87,5 +89,5 @@ def _draw_shares(groups: Sequence[Group], axes: Any) -> None:
     axes.legend()
 
 
-def _percent(values: Sequence[float]) -> list[float]:
+def _percent(values: Sequence[float]) -> list[float]:  # pragma: no cover
     return [100 * value for value in values]

@@ -172,7 +172,7 @@ def _show_rates(result: SimulationResult, out: Terminal) -> None:
     columns = _WIDEST if out.width is None else out.width
     points = min(_WIDEST, max(_NARROWEST, columns)) - _AXIS
     series = over_time(result, points)
-    said = f"Offered (.) and admitted (#) {dimension}, as part of what providers grant a minute"
+    said = f"{dimension}: offered (.), admitted (#), of what providers grant a minute"
     lines = area(
         series.admitted,
         series.offered,
