@@ -10,10 +10,10 @@ whom to ask, and whether to wait.
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, final
+from typing import Final, Self, final
 
 import anyio
 from typing_extensions import override
@@ -23,10 +23,14 @@ from chatrouting.client import ChatClient
 from chatrouting.errors import ConfigurationError
 from chatrouting.messages import ChatMessage, MessagesInput
 from chatrouting.options import ChatOptions
+from chatrouting.pool._regions import KNOWN_REGIONS
 from chatrouting.pool._request import PooledRequest
 from chatrouting.pool.affinity import stable_prefix
-from chatrouting.pool.endpoint import Endpoint
+from chatrouting.pool.endpoint import Endpoint, EndpointProvider, TokenProvider
+from chatrouting.pool.events import PoolEvent
+from chatrouting.pool.loop_clients import ClientFactory, Wrap
 from chatrouting.pool.members import REQUEST, PoolMember
+from chatrouting.pool.policy import PoolPolicy
 from chatrouting.pool.pool import EndpointPool
 from chatrouting.responses import ChatResponse
 from chatrouting.routing._call import RouterCall
@@ -59,6 +63,7 @@ class PooledChatClient(FailoverChatClient):
     asks its member again, after a wait, as often as the endpoint's `max_retries` allows.
 
     The pool stays the caller's: closing the client leaves it open, since several may share one.
+    That of `from_env` is the client's own, and is closed with it.
     """
 
     _routes_parameter = "pool"
@@ -103,6 +108,7 @@ class PooledChatClient(FailoverChatClient):
         if not isinstance(pool, EndpointPool):
             raise TypeError(f"pool is {type(pool).__name__}; expected an EndpointPool.")
         self._pool = pool
+        self._owns_pool = False
         self._rng = rng
         self._sleep = sleep
         self._says = should_failover
@@ -124,6 +130,73 @@ class PooledChatClient(FailoverChatClient):
         self._endpoints: tuple[Endpoint, ...] = ()
         self._names: dict[str, str] = {}
         self._follow_pool()
+
+    @classmethod
+    def from_env(
+        cls,
+        name: str | None = None,
+        *,
+        provider: EndpointProvider = "azure",
+        env: Mapping[str, str | None] | None = None,
+        policy: PoolPolicy | None = None,
+        regions: Iterable[str] = KNOWN_REGIONS,
+        credential: TokenProvider | None = None,
+        client_factory: ClientFactory[ChatClient] | None = None,
+        wrap: Wrap[ChatClient] | None = None,
+        strict: bool = False,
+        fallback_to_default: bool = False,
+        on_event: Callable[[PoolEvent], object] | None = None,
+        on_routing_update: Listener | None = None,
+    ) -> Self:
+        """Build a client over a pool of its own, of what environment variables describe.
+
+        For what cannot be said here, make the pool, and the client over it.
+
+        Args:
+            name: The model, as variables call it; see `discover`.
+            provider: As for `EndpointPool.from_env`, as all further ones but the last.
+            env: Likewise.
+            policy: Likewise.
+            regions: Likewise.
+            credential: Likewise.
+            client_factory: Likewise.
+            wrap: Likewise.
+            strict: Likewise.
+            fallback_to_default: Likewise.
+            on_event: Likewise.
+            on_routing_update: As for `RoutingChatClient`.
+
+        Raises:
+            ConfigurationError: As for `discover`.
+        """
+        pool: EndpointPool[ChatClient] = EndpointPool.from_env(
+            name,
+            provider=provider,
+            env=env,
+            policy=policy,
+            regions=regions,
+            credential=credential,
+            client_factory=client_factory,
+            wrap=wrap,
+            strict=strict,
+            fallback_to_default=fallback_to_default,
+            on_event=on_event,
+        )
+        client = cls(pool, on_routing_update=on_routing_update)
+        client._owns_pool = True
+        return client
+
+    @override
+    async def aclose(self) -> None:
+        """Refuse further requests; a pool of one's own is closed.
+
+        Raises:
+            Exception: What closing a client of that pool raised.
+            ExceptionGroup: If several did.
+        """
+        await super().aclose()
+        if self._owns_pool:
+            await self._pool.aclose()
 
     @property
     def pool(self) -> EndpointPool[ChatClient]:

@@ -3,7 +3,14 @@
 import pytest
 
 from chatrouting.errors import ClientClosedError, ConfigurationError, PoolConfigError
-from chatrouting.pool import ApiKey, Diagnostics, EndpointPool, PoolPolicy, discover
+from chatrouting.pool import (
+    ApiKey,
+    Diagnostics,
+    EndpointPool,
+    PooledChatClient,
+    PoolPolicy,
+    discover,
+)
 from chatrouting.testing import ProviderServer, ScriptedChatClient
 
 ROOT = "AZURE_OPENAI_ENDPOINT"
@@ -168,3 +175,34 @@ def test_arguments_go_to_discovery():
 
 def test_a_pool_that_was_made_otherwise_has_nothing_to_say():
     assert EndpointPool({"a": ScriptedChatClient("x")}).diagnostics == Diagnostics()
+
+
+async def test_a_client_from_the_environment_closes_its_pool(anyio_backend, server):
+    """The pool is nobody else's."""
+    attempts, asked = [], []
+
+    def wrap(endpoint, client):
+        asked.append(endpoint.id)
+        return client
+
+    async with PooledChatClient.from_env(
+        "X",
+        env=variables(server, **{f"{ROOT}_X_MOON": "https://moon"}),
+        policy=PoolPolicy.resilient(),
+        wrap=wrap,
+        on_routing_update=lambda context, attempt, is_terminal: attempts.append(attempt.route),
+    ) as client:
+        assert (await client.get_response("Hi")).text == "Hello from the provider."
+        assert attempts == asked == ["X_EASTUS_PTU"]
+        assert (client.name, client.pool.policy) == ("azure:X", PoolPolicy.resilient())
+        assert client.pool.diagnostics.skipped
+    with pytest.raises(ClientClosedError, match="the pool was used"):
+        client.pool.client_for(client.pool.preferred)
+    with pytest.raises(ClientClosedError, match="router 'azure:X'"):
+        await client.get_response("Hi")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_client_from_an_environment_that_says_nothing_is_refused(strict):
+    with pytest.raises(ConfigurationError, match="X"):
+        PooledChatClient.from_env("X", env={}, strict=strict)
