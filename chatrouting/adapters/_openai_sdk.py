@@ -103,7 +103,7 @@ def make_azure_client(
     """Make a client of one Azure deployment; the model of a request does not change its URL."""
     from openai import AsyncAzureOpenAI  # noqa: PLC0415  # loaded when first used
 
-    return AsyncAzureOpenAI(
+    client = AsyncAzureOpenAI(
         # What the SDK makes of endpoint and deployment; given so, it parses two URLs less.
         base_url=f"{url.rstrip('/')}/openai/deployments/{deployment}/",
         api_version=api_version,
@@ -113,6 +113,7 @@ def make_azure_client(
         max_retries=0,
         http_client=http_client,
     )
+    return _without_environment(client)
 
 
 def make_openai_client(
@@ -126,7 +127,7 @@ def make_openai_client(
     """Make a client of OpenAI, of a server that imitates it, or of Azure's newer form."""
     from openai import AsyncOpenAI  # noqa: PLC0415  # loaded when first used
 
-    return AsyncOpenAI(
+    client = AsyncOpenAI(
         base_url=OPENAI_URL if url is None else url,  # None would read the environment
         api_key=credential,
         default_query=None if api_version is None else {"api-version": api_version},
@@ -134,6 +135,13 @@ def make_openai_client(
         max_retries=0,
         http_client=http_client,
     )
+    return _without_environment(client)
+
+
+def _without_environment(client: "AsyncOpenAI") -> "AsyncOpenAI":
+    """Take back what the SDK read of the environment: a key belongs to a project of its own."""
+    client.organization = client.project = None
+    return client
 
 
 def _timeout(seconds: float | None) -> Any:

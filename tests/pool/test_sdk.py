@@ -362,3 +362,17 @@ async def test_openai_itself_needs_no_url_and_no_timeout_is_allowed(anyio_backen
     assert str(sdk.base_url) == "https://api.openai.com/v1/"
     assert sdk.timeout.read is None
     assert sdk.max_retries == 0
+
+
+async def test_members_belong_to_no_project_of_the_environment(anyio_backend, monkeypatch):
+    """Another project's name beside a member's key would be refused by the provider."""
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-of-another-key")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-of-another-key")
+    async with ProviderServer() as server, closing(chat_clients()) as make:
+        openai = Endpoint("", server.url, provider="openai", model="m", auth=ApiKey("k"))
+        for endpoint in (openai, azure(server)):
+            await make(endpoint).get_response("Hi")
+
+    assert len(server.requests) == 2
+    for request in server.requests:
+        assert not {"openai-organization", "openai-project"} & set(request.headers)
