@@ -134,7 +134,7 @@ def _masked(value: Any, keys: Iterable[str]) -> Any:
         items = [_masked(item, keys) for item in value]
         return value if all(map(operator.is_, items, value)) else type(value)(items)
     if type(value) is dict:
-        entries = cast("dict[Any, Any]", value)
+        entries = cast("Mapping[Any, Any]", value)
         old = [part for item in entries.items() for part in item]
         new = _masked(old, keys)
         return entries if new is old else dict(zip(new[::2], new[1::2], strict=True))
