@@ -41,7 +41,8 @@ class RequestScope:
         depth: 1 inside the outermost router.
         deadline: Absolute time of the event loop's clock at which the request ends, or None.
         children: Records of the routers inside, in the order of their ends.
-        tickets: What layers keep for the whole request, by layer; one mapping for the tree.
+        tickets: What layers keep for the whole request, by layer; one mapping for the tree, or a
+            copy below a router that has waited.
         waits_together: A router further out waits for all candidates at once if all refuse: a
             client that could make the request wait refuses it instead (see `admission`).
         is_ended: The attempt is over. A task left behind by it starts a request of its own.

@@ -60,7 +60,7 @@ class RouterCall:
         attempt: The one that runs, or ran last.
         ends_at: When the request ends, by the event loop's clock, None if it may take for ever.
         own_deadline: The same, where this router is the one to enforce it: the outermost.
-        tickets: One mapping for the whole tree of routers.
+        tickets: One mapping for the whole tree of routers; a copy once the call has waited.
         caller_error: What the caller was handling when it called.
         waits_together: This router, or one around it, waits for all candidates at once.
     """
@@ -354,6 +354,8 @@ class RouterCall:
     async def _wait_or_end(self) -> Target:
         """Wait for whoever has refused; with nobody to wait for, raise what the request raises."""
         if self._may_wait():
+            # Another call of the same request may wait at the same desk.
+            self.tickets = dict(self.tickets)
             self._wait = JointWait(
                 self._refused, self.tickets, is_streaming=self.context.is_streaming
             )

@@ -290,6 +290,31 @@ async def test_a_router_that_selects_once_passes_on_that_others_are_waited_for(a
     assert a.saw_others_wait == [True]
 
 
+async def test_two_calls_of_one_request_may_be_admitted_at_one_desk():
+    """What one of them was granted is not mistaken for the other's, nor lost."""
+    desk, other = Desk(), Desk()
+    inner = OrderedFailoverChatClient([a := Gated("a", desk), Gated("b", other)])
+    answers = []
+
+    class Twice(DelegatingChatClient):
+        async def get_response(self, messages, options=None):
+            async def ask():
+                answers.append(await self.inner.get_response(messages, options))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                group.start_soon(ask)
+                while len(desk.waiting) < 2:
+                    await anyio.lowlevel.checkpoint()
+                desk.open(a)
+            return answers[0]
+
+    await RoutingChatClient(lambda _: Twice(inner)).get_response("Hi")
+
+    assert [each.text for each in answers] == ["a", "a"]
+    assert (len(desk.charged), desk.given_back) == (2, 0)
+
+
 async def test_a_router_within_refuses_and_the_outermost_waits_for_all(answer, log):
     desk = Desk()
     a, b, c = (Gated(name, desk) for name in "abc")
