@@ -1,16 +1,22 @@
-"""What a pool adds to one call, in memory, and what its hundred members cost to build.
+"""What a pool adds to one call, in memory and over the SDK, and what its members cost to build.
 
-Nothing waits and no provider is asked. A pool sets a limit of time for each attempt; the same pool
-without limits shows what that alone costs.
+In memory nothing waits and no provider is asked. A pool sets a limit of time for each attempt; the
+same pool without limits, and a failover with one, show what that alone costs. Over the SDK a
+transport answers from memory; LiteLLM's router, where it is installed, stands beside.
 """
 
 import gc
+import logging
 import tracemalloc
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
-from _measure import Measure, clock, per_call, rotate
+import peers
+from _canned import MESSAGES as SENT
+from _canned import MODEL, TEXT, Provider
+from _measure import Measure, Samples, clock, per_call, rotate
 from _report import Report, arguments, number
 from calls import MESSAGES, Answering
 from openai import AsyncOpenAI
@@ -20,6 +26,8 @@ from chatrouting.pool import ApiKey, Endpoint, EndpointPool, PooledChatClient, P
 from chatrouting.pool.sdk import chat_clients
 
 MEMBERS = 100
+BARE = "bare SDK"
+OURS = "pool of 3"
 #: Members as pools have them: each at a host of its own.
 ENDPOINTS = [
     Endpoint(
@@ -45,6 +53,9 @@ def call_cases(repeat: int) -> dict[str, Measure]:
     clients: dict[str, Any] = {
         "bare client": Answering(),
         "failover over 3": OrderedFailoverChatClient([Answering() for _ in range(3)]),
+        "failover over 3, attempt_timeout": OrderedFailoverChatClient(
+            [Answering() for _ in range(3)], attempt_timeout=60.0
+        ),
         "pool of 1": pooled(1),
         "pool of 3": pooled(3),
         "pool of 100": pooled(100),
@@ -56,6 +67,58 @@ def call_cases(repeat: int) -> dict[str, Measure]:
         return lambda: client.get_response(MESSAGES)
 
     return {name: per_call(call(client), repeat) for name, client in clients.items()}
+
+
+async def sdk_costs(turns: int, repeat: int) -> Samples:
+    """Measure a call over the SDK: bare, by a pool of three, and by LiteLLM's router over three."""
+    async with AsyncExitStack() as closers:
+        sdk = AsyncOpenAI(api_key="k", max_retries=0, http_client=Provider().http_client())
+        closers.push_async_callback(sdk.close)
+        endpoints = [
+            Endpoint(f"m{place}", provider="openai", model=MODEL, auth=ApiKey(f"k-{place}"))
+            for place in range(3)
+        ]
+        factory = chat_clients(http_client=lambda: Provider().http_client())
+        pool = await closers.enter_async_context(EndpointPool(endpoints, client_factory=factory))
+        client = PooledChatClient(pool)
+
+        messages: Any = SENT
+
+        async def bare() -> str | None:
+            answer = await sdk.chat.completions.create(model=MODEL, messages=messages)
+            return answer.choices[0].message.content
+
+        async def pooled() -> str:
+            return (await client.get_response(SENT)).text
+
+        calls: dict[str, peers.Call] = {BARE: bare, OURS: pooled}
+        theirs = peers.three_deployments()
+        if theirs is not None:
+            closers.push_async_callback(theirs.close)
+            calls[theirs.label] = theirs.call
+        for label, call in calls.items():
+            if await call() != TEXT:
+                raise RuntimeError(f"{label}: answered something else")
+        return await rotate({label: per_call(call, repeat) for label, call in calls.items()}, turns)
+
+
+def tell_sdk_costs(report: Report, costs: Samples) -> None:
+    """Write what a call over the SDK costs."""
+    rows = [
+        (
+            case,
+            number(costs.median(case)),
+            number(costs.p95(case)),
+            f"{number(costs.ratio(case, BARE))} x",
+        )
+        for case in costs.by_case
+    ]
+    header = ("one call, µs of CPU", "median", "p95", "beside the bare SDK")
+    report.table("A call over the real SDK, in process", header, rows)
+    theirs = next((case for case in costs.by_case if case not in (BARE, OURS)), None)
+    share = None if theirs is None else costs.ratio(OURS, theirs)
+    report.claim("a call by a pool of 3, share of LiteLLM's Router over 3", share, 0.25, "x")
+    report.notes += peers.note(("litellm",))
 
 
 def bare_sdk() -> list[Any]:
@@ -120,15 +183,19 @@ async def measure(report: Report, *, quick: bool) -> None:
             ("members of a pool", number(costs.median(ours) / 1000), number(held(members))),
         ],
     )
-    added = calls.added("pool of 3", "bare client")
-    report.claim("pool of 3 and failover, added to a call", added, 10.0, "µs")
+    for case in ("pool of 3", "pool of 3, no limits of time"):
+        added = calls.added(case, "bare client")
+        report.claim(f"{case}, and failover, added to a call", added, 10.0, "µs")
     report.claim("100 members, beside AsyncOpenAI()", costs.ratio(ours, sdk), 1.2, "x")
     report.claim("memory of 100 members", held(members), 5.0, "MiB")
+    tell_sdk_costs(report, await sdk_costs(3 if quick else 41, 1 if quick else 6))
 
 
 def main() -> None:
     """Measure and tell."""
     asked = arguments(__doc__).parse_args()
+    # Nobody listens to logs here, for none of the libraries.
+    logging.disable()
     turns = 5 if asked.quick else 61
     report = Report("pool_calls", "What a pool adds to a call", asked.quick, turns)
 

@@ -68,6 +68,21 @@ class OverSDK:
     burst: Call | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Deployments:
+    """A library's choice among deployments of one model, over the OpenAI API in process.
+
+    Attributes:
+        label: What it is called.
+        call: One message, answered whole; returns the text.
+        close: Ends it.
+    """
+
+    label: str
+    call: Call
+    close: Call
+
+
 def in_memory() -> list[InMemory]:
     """Return the failovers of the libraries that are installed."""
     return [module.in_memory() for module in _installed(IN_MEMORY)]
@@ -76,6 +91,12 @@ def in_memory() -> list[InMemory]:
 def over_sdk() -> list[OverSDK]:
     """Return the libraries that are installed, over the OpenAI API."""
     return [module.over_sdk() for module in _installed(ALL)]
+
+
+def three_deployments() -> Deployments | None:
+    """Return LiteLLM's router over three deployments, None if that is not installed."""
+    module = _load("litellm")
+    return None if module is None else module.three_deployments()
 
 
 def semantic_router() -> Any:

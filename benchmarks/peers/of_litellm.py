@@ -10,26 +10,15 @@ import httpx
 import litellm
 from _canned import LONG, MESSAGES, MODEL, Provider
 
-from peers import Call, OverSDK
+from peers import Call, Deployments, OverSDK
 
 _BROKEN_PORT = 9
 
 
 def over_sdk() -> OverSDK:
     """Make a router with a second model to fall back to."""
-    litellm.suppress_debug_info = True
-    litellm.telemetry = False
-    good, broken = Provider(library=httpx), Provider(is_broken=True, library=httpx)
-    client = httpx.AsyncClient(transport=_ByPort(good, broken).transport(), timeout=60)
-    litellm.aclient_session = client
-    ok, falls_back = _router(80), _router(_BROKEN_PORT)
-
-    def asks(router: Any, messages: Any) -> Call:
-        async def call() -> object:
-            answer = await router.acompletion(model="first", messages=messages)
-            return answer.choices[0].message.content
-
-        return call
+    client = _client()
+    ok, falls_back = _failover(80), _failover(_BROKEN_PORT)
 
     async def stream() -> int:
         chunks = await ok.acompletion(model="first", messages=MESSAGES, stream=True)
@@ -37,32 +26,58 @@ def over_sdk() -> OverSDK:
 
     return OverSDK(
         label="LiteLLM Router",
-        call=asks(ok, MESSAGES),
-        first_fails=asks(falls_back, MESSAGES),
+        call=_asks(ok, MESSAGES),
+        first_fails=_asks(falls_back, MESSAGES),
         stream=stream,
-        long=asks(ok, LONG),
+        long=_asks(ok, LONG),
         close=[client.aclose],
     )
 
 
-def _router(first_port: int) -> Any:
-    def deployment(name: str, port: int) -> dict[str, Any]:
-        return {
-            "model_name": name,
-            "litellm_params": {
-                "model": f"openai/{MODEL}",
-                "api_base": f"http://127.0.0.1:{port}/v1",
-                "api_key": f"k-{name}",
-                "max_retries": 0,
-            },
-        }
+def three_deployments() -> Deployments:
+    """Make a router that chooses among three deployments of one model."""
+    client = _client()
+    router = _router([_deployment("first", 80, f"k-{place}") for place in range(3)])
+    return Deployments("LiteLLM Router over 3", _asks(router, MESSAGES), client.aclose)
 
-    return litellm.Router(
-        model_list=[deployment("first", first_port), deployment("second", 80)],
-        fallbacks=[{"first": ["second"]}],
-        num_retries=0,
-        disable_cooldowns=True,
-    )
+
+def _client() -> httpx.AsyncClient:
+    """Make the HTTP client that all routers ask with from now on."""
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    good, broken = Provider(library=httpx), Provider(is_broken=True, library=httpx)
+    client = httpx.AsyncClient(transport=_ByPort(good, broken).transport(), timeout=60)
+    litellm.aclient_session = client
+    return client
+
+
+def _asks(router: Any, messages: Any) -> Call:
+    async def call() -> object:
+        answer = await router.acompletion(model="first", messages=messages)
+        return answer.choices[0].message.content
+
+    return call
+
+
+def _deployment(name: str, port: int, key: str) -> dict[str, Any]:
+    return {
+        "model_name": name,
+        "litellm_params": {
+            "model": f"openai/{MODEL}",
+            "api_base": f"http://127.0.0.1:{port}/v1",
+            "api_key": key,
+            "max_retries": 0,
+        },
+    }
+
+
+def _failover(first_port: int) -> Any:
+    models = [_deployment("first", first_port, "k-first"), _deployment("second", 80, "k-second")]
+    return _router(models, fallbacks=[{"first": ["second"]}])
+
+
+def _router(deployments: list[dict[str, Any]], **settings: Any) -> Any:
+    return litellm.Router(model_list=deployments, num_retries=0, disable_cooldowns=True, **settings)
 
 
 class _ByPort:
