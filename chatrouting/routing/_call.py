@@ -284,14 +284,17 @@ class RouterCall:
         return timeout
 
     def _outcome(self, error: BaseException) -> AttemptOutcome:
-        if not isinstance(error, Exception):
-            is_foreign = _cancellation.is_foreign_cancellation(error, self._baseline)
-            return AttemptOutcome.FAILED if is_foreign else AttemptOutcome.CANCELLED
-        if _cancellation.is_caller_cancelled(self._baseline):
+        if not self._is_failure(error) or _cancellation.is_caller_cancelled(self._baseline):
             return AttemptOutcome.CANCELLED
         if isinstance(error, RefusedLocallyError):
             return AttemptOutcome.REFUSED_LOCALLY
         return AttemptOutcome.FAILED
+
+    def _is_failure(self, error: BaseException) -> bool:
+        """Say whether an error is an ordinary one, or a cancellation that nobody asked for."""
+        return isinstance(error, Exception) or _cancellation.is_foreign_cancellation(
+            error, self._baseline
+        )
 
     def _goes_on(self, record: RoutingAttempt) -> bool:
         failover = self.settings.failover
@@ -314,7 +317,10 @@ class RouterCall:
             return (not self._is_exhausted or self._may_wait()) and (
                 asked is None or reporting.as_answer(asked(self.context, record))
             )
-        except Exception as policy_error:  # noqa: BLE001  # the attempt's error is raised instead
+        except BaseException as policy_error:
+            if not self._is_failure(policy_error):
+                raise
+            # The attempt's error is raised instead.
             annotate_policy_error(record.exception, policy_error, self.context.request_id)
             return False
 
@@ -336,10 +342,7 @@ class RouterCall:
             return await select(settings, context, selecting, self.own_deadline, self._baseline)
         except BaseException as error:
             previous = context.previous_attempt
-            if previous is not None and (
-                isinstance(error, Exception)
-                or _cancellation.is_foreign_cancellation(error, self._baseline)
-            ):
+            if previous is not None and self._is_failure(error):
                 with_cause(error, previous.exception)
             raise
 

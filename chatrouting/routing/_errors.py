@@ -46,7 +46,7 @@ def annotate(
 
 
 def annotate_policy_error(
-    error: BaseException | None, policy_error: Exception, request_id: str
+    error: BaseException | None, policy_error: BaseException, request_id: str
 ) -> None:
     """Say in a note, and in the log, that a policy failed while it judged `error`."""
     name = type(policy_error).__name__

@@ -36,6 +36,33 @@ async def test_a_selectors_own_cancellation_tells_of_the_attempt_before_it(anyio
     assert isinstance(raised.value.__cause__.__cause__, OverloadedError)
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("which", ["should_failover", "may_select_again"])
+async def test_a_predicates_own_cancellation_ends_the_walk(
+    anyio_backend, answer, log, caplog, which
+):
+    """Rule 10: as whatever else it raises; the attempt is reported all the same."""
+
+    def cancel(*_):
+        raise asyncio.CancelledError
+
+    class Router(OrderedFailoverChatClient):
+        def may_select_again(self, context):
+            return which == "should_failover" or cancel()
+
+    router = Router(
+        [ScriptedChatClient(fails(OverloadedError)), ScriptedChatClient("never")],
+        should_failover=cancel if which == "should_failover" else None,
+        on_routing_update=log,
+    )
+    with pytest.raises(OverloadedError) as raised:
+        await answer(router)
+
+    assert log.terminals == [True]
+    assert "CancelledError" in raised.value.__notes__[0]
+    assert "routing.policy_failed" in caplog.text
+
+
 async def test_a_request_that_is_thrown_away_is_over_for_what_it_left_behind(mode):
     """A task that a client left behind begins a request of its own."""
     scopes = []
