@@ -69,18 +69,21 @@ class QuotaDesk:
         )
         names = [each.quote.route.deployment for each in asked]
         place = names.index(reservation.decision.deployment)
-        tickets[self] = asked[place].client, reservation
+        # Beside others: parts of a request that race share its tickets.
+        tickets.setdefault(self, []).append((asked[place].client, reservation))
         return place
 
     def take(self, client: ChatClient) -> Reservation | None:
         """Return what was admitted for a client's next call, once."""
-        tickets = current_tickets()
-        if tickets is None or self not in tickets or tickets[self][0] is not client:
-            return None
-        reservation: Reservation = tickets.pop(self)[1]
-        return reservation
+        admitted = self._admitted(current_tickets() or {})
+        place = next((place for place, each in enumerate(admitted) if each[0] is client), None)
+        return None if place is None else admitted.pop(place)[1]
 
     def give_back(self, tickets: dict[object, Any]) -> None:
         """Give back what was admitted and not taken."""
-        if self in tickets:
-            tickets.pop(self)[1].fail(sent=False)
+        for _, reservation in self._admitted(tickets):
+            reservation.fail(sent=False)
+        tickets.pop(self, None)
+
+    def _admitted(self, tickets: dict[object, Any]) -> list[tuple[ChatClient, Reservation]]:
+        return cast("list[tuple[ChatClient, Reservation]]", tickets.get(self, []))

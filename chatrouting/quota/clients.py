@@ -70,8 +70,8 @@ class QuotaChatClient(DelegatingChatClient):
 
         Raises:
             TypeError: If `inner` or `governor` is None.
-            ConfigurationError: If the governor knows no such deployment, or an argument is out of
-                range.
+            ConfigurationError: If the governor knows no such deployment, a client inside holds the
+                same quota already, or an argument is out of range.
         """
         super().__init__(inner)
         if governor is None:
@@ -87,6 +87,7 @@ class QuotaChatClient(DelegatingChatClient):
                 f"admission is {admission!r}; expected 'queue' or 'immediate'."
             )
         check_timeout("max_wait", max_wait)
+        _check_once(inner, governor, deployment)
         self._governor = governor
         self._deployment = deployment
         self._admission = admission
@@ -96,6 +97,10 @@ class QuotaChatClient(DelegatingChatClient):
     def deployment(self) -> str:
         """Name of the deployment in the governor."""
         return self._deployment
+
+    def is_of(self, governor: QuotaGovernor) -> bool:
+        """Say whether a governor is the one that is asked here."""
+        return self._governor is governor
 
     @override
     async def get_response(
@@ -143,7 +148,7 @@ class QuotaChatClient(DelegatingChatClient):
     def admission_requests(
         self, messages: tuple[ChatMessage, ...], options: ChatOptions, *, is_streaming: bool
     ) -> Sequence[AdmissionRequest]:
-        """Say what a call would wait for; see `chatrouting.admission`. None if it may not wait.
+        """Say what a call would wait for; see `chatrouting.admission`. None if it would not.
 
         Args:
             messages: Of the request.
@@ -152,8 +157,10 @@ class QuotaChatClient(DelegatingChatClient):
         """
         governor = self._governor
         ticket = governor.ticket(options)
-        may_queue = governor.traffic_class(ticket).allows(Pressure.QUEUE)
-        if self._admission == "immediate" or not may_queue:
+        traffic = governor.traffic_class(ticket)
+        # A class may want less rather than to wait, once there is nowhere else to go.
+        may_be_had = traffic.allows(Pressure.QUEUE) or traffic.allows(Pressure.DOWNGRADE)
+        if self._admission == "immediate" or not may_be_had:
             return ()
         quote = governor.quote(messages, options, self._deployment, is_streaming=is_streaming)
         return [AdmissionRequest(governor.desk, Wanted(self, quote, ticket, self._max_wait))]
@@ -253,6 +260,19 @@ class _QuotaLayer(StreamLayer):
         if self.reservation is not None:
             usage = None if self._stream is None else self._stream.usage
             self.reservation.settle(usage, is_complete=False)
+
+
+def _check_once(inner: ChatClient, governor: QuotaGovernor, deployment: str) -> None:
+    held = inner.get_service(QuotaChatClient)
+    if held is None or not held.is_of(governor):
+        return
+    known = governor.deployments
+    if known[held.deployment].scope == known[deployment].scope:
+        raise ConfigurationError(
+            f"the client inside holds deployment {held.deployment!r} to the quota of "
+            f"{deployment!r} already; with its last slot a request would wait for itself. "
+            "Wrap it once."
+        )
 
 
 def _capped(options: ChatOptions, reservation: Reservation) -> ChatOptions:

@@ -62,6 +62,11 @@ class AdmissionTicket:
         """Whether the next attempt need not pay the principal's buckets."""
         return bool(self.holds) and not self.is_lent
 
+    def is_of_account(self, other: "AdmissionTicket") -> bool:
+        """Say whether another ticket is on the same account, and of the same class."""
+        same_class = self.request_class == other.request_class
+        return same_class and self.principal == other.principal
+
     def lend(self, paid: tuple[Hold, ...]) -> bool:
         """Let an attempt use the charge, unless another one does; say whether it may.
 

@@ -11,6 +11,7 @@ from chatrouting import (
     AttemptOutcome,
     ChatOptions,
     ChatResponse,
+    DelegatingChatClient,
     FailoverChatClient,
     OrderedFailoverChatClient,
     Principal,
@@ -18,6 +19,7 @@ from chatrouting import (
     Usage,
 )
 from chatrouting.errors import (
+    APIConnectionError,
     BadRequestError,
     ConfigurationError,
     InternalServerError,
@@ -427,6 +429,112 @@ async def test_an_account_is_charged_once_for_a_stream(anyio_backend):
     assert desk.used("requests", "tenant") == 1
     assert open_requests(desk) == 0
     assert len(stream.attempts) == 2
+
+
+REQUESTS = BucketLimits((QuotaLimit("requests", 50), QuotaLimit("output_tokens", 5000)))
+
+
+def tenant_key(name):
+    return BucketKey(Level.TENANT, name)
+
+
+@pytest.mark.parametrize("outer", [ACME, None], ids=["that says", "that does not say"])
+async def test_an_account_inside_another_one_changes_nothing_if_that_says(outer, anyio_backend):
+    """And what comes after it is on the outer one again. [quota R33]"""
+    ceilings = {tenant_key(name): REQUESTS for name in ("acme", "other")}
+    desk = desk_for(ceilings=ceilings)
+
+    def asking(*steps):
+        return QuotaChatClient(ScriptedChatClient(*steps), desk.governor, "a")
+
+    lost = asking(fails(APIConnectionError("lost")))
+    inner = TenantQuotaClient(lost, desk.governor, principal=Principal(tenant="other"))
+    both = OrderedFailoverChatClient([inner, asking("yes")])
+    await TenantQuotaClient(both, desk.governor, principal=outer).get_response("Hi", ASKED)
+
+    windows = desk.governor.snapshot().windows
+    paid = {each.id for each in windows if (each.level, each.used) == ("tenant", 1)}
+    assert paid == {"acme" if outer else "other"}
+    assert [each.principal.tenant for each in desk.log] == (
+        ["acme", "acme"] if outer else ["other", None]
+    )
+    assert open_requests(desk) == 0
+
+
+async def test_an_account_below_a_failover_pays_also_when_that_waits_for_all(anyio_backend):
+    """[quota R33, R54]"""
+    slots = [deployment(name, SLOTS) for name in "ab"]
+    desk = desk_for(*slots, ceilings={tenant_key("acme"): REQUESTS})
+    busy = [desk.take("other", name=name) for name in "ab"]
+    clients = [
+        TenantQuotaClient(
+            QuotaChatClient(answering(), desk.governor, name), desk.governor, principal=ACME
+        )
+        for name in "ab"
+    ]
+    async with anyio.create_task_group() as group:
+        group.start_soon(OrderedFailoverChatClient(clients).get_response, "Hi", ASKED)
+        await anyio.wait_all_tasks_blocked()
+        busy[0].settle()
+    [decision] = [each for each in desk.log if each.principal == ACME and each.settlement]
+    assert decision.outcome is DecisionOutcome.QUEUED_THEN_ADMITTED
+    assert desk.used("requests", "tenant") == 1
+    assert open_requests(desk) == 1
+
+
+async def test_estimates_are_learnt_for_the_account(anyio_backend):
+    """[quota R19]"""
+    desk = desk_for()
+    client = QuotaChatClient(answering(), desk.governor, "a")
+    await TenantQuotaClient(client, desk.governor, principal=ACME).get_response("Hi", ASKED)
+    assert desk.log[-1].quote.route.tenant == "acme"
+
+
+async def test_whoever_lost_a_race_keeps_its_estimate_and_the_winner_its_usage(anyio_backend):
+    """Each pays for itself, and nobody for the other. [quota R27, G3]"""
+    desk = desk_for(deployment("a"), ceilings={tenant_key("acme"): REQUESTS})
+
+    async def race(messages, options):
+        lost = QuotaChatClient(ScriptedChatClient(waits_forever()), desk.governor, "a")
+        async with anyio.create_task_group() as group:
+            group.start_soon(lost.get_response, messages, options)
+            await anyio.wait_all_tasks_blocked()
+            won = QuotaChatClient(answering(), desk.governor, "a")
+            response = await won.get_response(messages, options)
+            group.cancel_scope.cancel()
+        return response
+
+    client = TenantQuotaClient(answers_by(race), desk.governor, principal=ACME)
+    await client.get_response("Hi", ASKED)
+    assert desk.used(level="tenant") == 400 + 100
+    assert desk.used("requests", "tenant") == 2
+
+
+def answers_by(function):
+    """Make a client of a function."""
+
+    class Calls(DelegatingChatClient):
+        async def get_response(self, messages, options=None):
+            return await function(messages, options)
+
+    return Calls(answering())
+
+
+async def test_less_is_tried_once_there_is_nowhere_else_to_go(anyio_backend):
+    """A class that goes elsewhere first, then takes less, and never waits. [quota R48, R52]"""
+    modest = TrafficClass(
+        name="modest",
+        on_pressure=(Pressure.REROUTE, Pressure.DOWNGRADE),
+        min_output_tokens=50,
+    )
+    pair = [deployment(name, OUTPUT) for name in "ab"]
+    desk = desk_for(*pair, classes=(modest,), default_class="modest")
+    for name in "ab":
+        desk.take(output=900, name=name)
+    clients = [QuotaChatClient(answering(), desk.governor, name) for name in "ab"]
+    await OrderedFailoverChatClient(clients).get_response("Hi", ASKED)
+    assert desk.log[-1].outcome is DecisionOutcome.DOWNGRADED
+    assert desk.log[-1].deployment == "a"
 
 
 async def test_the_outermost_router_still_tells_of_its_attempts_under_an_account(anyio_backend):
