@@ -1,6 +1,6 @@
 """A request at one deployment, as the governor sees it while it decides. Values only."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -95,3 +95,9 @@ class Candidate(Waiting):
     waiter: Waiter | None = None
     refusal: Refusal | None = None
     has_reclaimed: bool = False
+
+    def tell_apart(self, is_enforced: Callable[[BucketKey], bool]) -> None:
+        """Find out anew which of its buckets are only watched."""
+        keys = (*self.own_keys, *self.watched_keys)
+        self.own_keys = tuple(key for key in keys if is_enforced(key))
+        self.watched_keys = tuple(key for key in keys if not is_enforced(key))

@@ -76,11 +76,12 @@ class GovernorCore:
         self.contracts = dict(contracts)
         self.ledger = Ledger(self._limits_of, lease=lease, epoch=epoch)
         self.rooms: dict[ProviderScope, ScopeRoom] = {}
+        _check_ceilings([*(key.level for key in ceilings), *default_ceilings])
         self._ceilings = dict(ceilings)
         self._default_ceilings = dict(default_ceilings)
         self._pool_share = pool_share
         self._largest_request = largest_request
-        self._watched = frozenset(watched)
+        self._watched = _checked(watched)
         self._is_shadow = is_shadow
         self._on_decision = on_decision
         self._complete: list[Decision] = []
@@ -205,7 +206,8 @@ class GovernorCore:
 
     def set_timer(self, room: ScopeRoom) -> None:
         """Let the one that has waited longest keep the timer, and wake it if that moves."""
-        leader = next((each.waiter for each in room.waiting if each.waiter is not None), None)
+        waiters = (each.waiter for each in room.waiting)
+        leader = next((each for each in waiters if each and not each.is_left_behind), None)
         if leader is not room.leader:
             if room.leader is not None:
                 room.leader.leads.remove(room)
@@ -257,9 +259,11 @@ class GovernorCore:
             now: The time.
 
         Raises:
-            ConfigurationError: If guarantees exceed what there is.
+            ConfigurationError: If guarantees exceed what there is, or the limits of one scope are
+                given twice and differ.
         """
-        by_scope = {self.deployment(name).scope: each for name, each in limits.items()}
+        _check_ceilings([key.level for key in ceilings])
+        by_scope = self._by_scope(limits)
         before, self.contracts = self.contracts, {**self.contracts, **contracts}
         deployments = {
             name: replace(each, limits=by_scope.get(each.scope, each.limits))
@@ -279,16 +283,39 @@ class GovernorCore:
             if ceiling is not None:
                 self._ceilings[key] = ceiling
         self.lay_out(self.rooms.values(), now)
+        self._look_at_all(now)
+
+    def enforce(
+        self, *, is_shadow: bool, watched: Collection[Level | BucketKey], now: float
+    ) -> None:
+        """Change which buckets may refuse.
+
+        Raises:
+            ConfigurationError: If something watched is neither a level nor a bucket.
+        """
+        self._watched = _checked(watched)
+        self._is_shadow = is_shadow
+        for key, room in self._scopes.items():
+            room.is_enforced = self.is_enforced(key)
+            for candidate in room.waiting:
+                candidate.tell_apart(self.is_enforced)
+        self._look_at_all(now)
+
+    def _look_at_all(self, now: float) -> None:
         for room in self.rooms.values():
             room.dispatcher.released(list(room.dispatcher.line.places()), now)
             self.dispatch(room, now)
 
-    def enforce(self, *, is_shadow: bool, watched: Collection[Level | BucketKey]) -> None:
-        """Change which buckets may refuse."""
-        self._is_shadow = is_shadow
-        self._watched = frozenset(watched)
-        for key, room in self._scopes.items():
-            room.is_enforced = self.is_enforced(key)
+    def _by_scope(self, limits: Mapping[str, BucketLimits]) -> dict[ProviderScope, BucketLimits]:
+        found: dict[ProviderScope, BucketLimits] = {}
+        for name, each in limits.items():
+            scope = self.deployment(name).scope
+            if found.setdefault(scope, each) != each:
+                raise ConfigurationError(
+                    f"deployment {name!r} shares the quota {scope} with another one that is given "
+                    "other limits; give both the same ones, or one of them."
+                )
+        return found
 
     def _open(
         self, deployment: QuotaDeployment, adaptive: AdaptiveSettings, cold_share: float
@@ -314,3 +341,21 @@ class GovernorCore:
             room = self._scopes.get(key)
             return None if room is None else room.belief.limits
         return self._ceilings.get(key) or self._default_ceilings.get(key.level)
+
+
+def _checked(watched: Collection[Level | BucketKey]) -> frozenset[Level | BucketKey]:
+    # A level is a text and a key is a tuple: either by itself would be taken apart, in silence.
+    is_one = isinstance(watched, str | BucketKey)
+    if is_one or not all(isinstance(each, Level | BucketKey) for each in watched):
+        raise ConfigurationError(
+            f"watched is {watched!r}; expected levels and bucket keys, such as [Level.TENANT]."
+        )
+    return frozenset(watched)
+
+
+def _check_ceilings(levels: Iterable[Level]) -> None:
+    if Level.DEPLOYMENT in levels:
+        raise ConfigurationError(
+            "a ceiling is given for a deployment, whose limits are its own; write them into its "
+            "QuotaDeployment, or change them by update_limits(deployments=...)."
+        )

@@ -199,10 +199,18 @@ class ScopeRoom:
             return None
         if owner is None and not candidate.traffic.may_borrow:
             wait = self.assured_in(candidate, now)
-            limiter = Limiter(self.key, _NO_BORROWING)
-            return Refusal(limiter, wait, key=self.own_place(candidate))
+            return Refusal(
+                Limiter(self.key, _NO_BORROWING),
+                wait,
+                key=self.own_place(candidate),
+                is_slot=math.isinf(wait) and self._has_guarantee(self.shares, candidate),
+            )
         wait = self._lent_in(self.shares, candidate, owner, now)
         return Refusal(Limiter(self.key, _KEPT), wait) if wait > 0 else None
+
+    def _has_guarantee(self, shares: AssuredShares, candidate: Candidate) -> bool:
+        is_promised = shares.is_promised(candidate.principal.tenant)
+        return is_promised and candidate.traffic.may_use_guarantee
 
     def _lent_in(
         self, shares: AssuredShares, candidate: Candidate, owner: str | None, now: float

@@ -15,7 +15,7 @@ from chatrouting.quota.decisions import Decision, DecisionOutcome, Settlement
 from chatrouting.quota.estimate import Estimator
 from chatrouting.quota.ledger import Hold
 from chatrouting.quota.limits import INPUT_TOKENS, OUTPUT_TOKENS, STREAM_SECONDS, BucketKey
-from chatrouting.quota.reservation import Ending, Reservation
+from chatrouting.quota.reservation import Ending, Reservation, believable
 from chatrouting.quota.throttle import Throttle, read_throttle
 from chatrouting.quota.ticket import AdmissionTicket
 from chatrouting.usage import Usage
@@ -80,7 +80,7 @@ class Settling:
         with core.lock:
             ticket.is_over = True
             if usage is not None:
-                ticket.usage, ticket.has_run = usage, True
+                ticket.usage, ticket.has_run = believable(usage), True
             elif ticket.is_lent:
                 return  # the attempt that still runs settles it
             now = core.clock()
@@ -103,14 +103,12 @@ class Settling:
                 order=reservation.order,
                 now=now_of_day,
             )
-            external = {
-                each.place.dimension: each.external for each in corrections if each.external
-            }
-            core.ledger.debit(path, external, now)
-            for dimension, amount in external.items():
-                core.metrics.count("external", "dimension", dimension, amount=amount)
             for each in corrections:
-                core.metrics.count("drift", "dimension", each.place.dimension, amount=each.drift)
+                dimension, seconds = each.place
+                if each.external:
+                    core.ledger.debit(path, {dimension: each.external}, now, within=seconds)
+                    core.metrics.count("external", "dimension", dimension, amount=each.external)
+                core.metrics.count("drift", "dimension", dimension, amount=each.drift)
             if any(each.limit is not None for each in corrections):
                 core.lay_out([room], now)
         core.tell()

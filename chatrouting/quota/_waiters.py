@@ -56,12 +56,20 @@ class Waiter:
     _thread: int = field(default_factory=threading.get_ident)
     _loop: object = field(default_factory=lambda: current_token().native_token)
 
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether its event loop was closed around it, as asyncio's may be."""
+        is_closed = getattr(self._loop, "is_closed", None)
+        return is_closed is not None and is_closed()
+
     def wake(self) -> bool:
         """Let `wait` return.
 
         Returns:
             False if nobody will: the event loop has been closed.
         """
+        if self.is_left_behind:
+            return False
         if threading.get_ident() == self._thread:
             self._event.set()
             return True

@@ -51,6 +51,7 @@ class _Rate:
         self.portions = portions
         self.levels = Levels(portions, now)
         self._bursts = sum(each.burst for each in portions.values())
+        self.pool = limit.usable - self._bursts
         rates = sum(each.rate for each in portions.values())
         self.timeline = Timeline(limit, self._bursts, rates) if limit.kind == "ring" else None
 
@@ -122,6 +123,7 @@ class _Gauge:
         self.portions = portions
         self.held = dict.fromkeys(portions, 0.0)
         self._free = sum(each.amount for each in portions.values())
+        self.pool = limit.usable - self._free
 
     def assured(self, tenant: str, now: float) -> float:  # noqa: ARG002  # as of `_Rate`
         return max(0.0, self.portions[tenant].amount - self.held[tenant])
@@ -177,13 +179,18 @@ class AssuredShares:
             else:
                 self._rates.append(_Rate(limit, portions, now))
 
+    def is_promised(self, tenant: str | None) -> bool:
+        """Say whether a tenant has a guarantee here."""
+        guarantee = None if tenant is None else self.plan.guarantees.get(tenant)
+        return guarantee is not None and guarantee.kind is not GuaranteeKind.NONE
+
     def covered_in(self, tenant: str | None, charges: Mapping[str, float], now: float) -> float:
         """Return the seconds until a tenant's guarantee covers a request.
 
         Returns:
             0 if it does now; infinity if it has none, or uses all slots that are kept for it.
         """
-        if tenant is None or not self._is_promised(tenant):
+        if tenant is None or not self.is_promised(tenant):
             return math.inf
         return max(
             each.covered_in(tenant, charges.get(each.limit.dimension, 0.0), now)
@@ -209,7 +216,8 @@ class AssuredShares:
     ) -> dict[str, float]:
         """Return what the deployment must have room for, so that guarantees keep theirs.
 
-        It is more than the charges where the deployment paces, or has slots that are kept free.
+        It is more than the charges where the deployment paces, or has slots that are kept free. As
+        in `lent_in`, a request larger than the pool is asked for as if it were no larger.
 
         Args:
             tenant: See the class.
@@ -225,6 +233,7 @@ class AssuredShares:
                 # Its own level is spent by it, and need not be kept any more.
                 own = charges[dimension] - borrowed
                 kept = max(0.0, each.to_keep_free(now, is_later=is_later) - own)
+                kept -= max(0.0, borrowed - each.pool)
                 asked[dimension] = max(asked[dimension], charges[dimension] + kept)
         return asked
 
@@ -277,7 +286,7 @@ class AssuredShares:
 
     def levels(self, tenant: str, now: float) -> dict[str, float]:
         """Return what a tenant is assured of now, by dimension and span."""
-        if not self._is_promised(tenant):
+        if not self.is_promised(tenant):
             return {}
         return {
             f"{each.limit.dimension} per {each.limit.span}": each.assured(tenant, now)
@@ -290,11 +299,7 @@ class AssuredShares:
 
     def _still_promised(self, tenant: str | None) -> str | None:
         """Return a tenant unless its promise has been taken back meanwhile."""
-        return tenant if tenant is not None and self._is_promised(tenant) else None
-
-    def _is_promised(self, tenant: str) -> bool:
-        guarantee = self.plan.guarantees.get(tenant)
-        return guarantee is not None and guarantee.kind is not GuaranteeKind.NONE
+        return tenant if self.is_promised(tenant) else None
 
     def _borrowed(
         self,

@@ -304,8 +304,9 @@ class QuotaGovernor:
         """Say how much room there is for a request, for policies that choose. Changes nothing.
 
         Returns:
-            What is free of the deployment's fullest window, and the seconds that the request would
-            probably wait, those before it included; infinity if it never fits.
+            What is free of the deployment's fullest window, nothing while its provider has closed
+            it; and the seconds that the request would probably wait, those before it included;
+            infinity if it never fits.
         """
         core = self._core
         with core.lock:
@@ -314,6 +315,8 @@ class QuotaGovernor:
             room = core.room(candidate.deployment)
             path = core.ledger.path([room.key])
             share = core.ledger.headroom(path, candidate.charges, now).share
+            if room.belief.closed_for(now) > 0:
+                share = 0.0
             ahead = room.dispatcher.line.work_ahead(candidate) * 60.0 if room.waiting else 0.0
             return Headroom(share, max(room.wait(candidate, now), ahead))
 
@@ -355,9 +358,19 @@ class QuotaGovernor:
     def update_enforcement(
         self, *, shadow: bool, watched: Collection[Level | BucketKey] = ()
     ) -> None:
-        """Change which buckets may refuse, from the next request on."""
-        with self._core.lock:
-            self._core.enforce(is_shadow=shadow, watched=watched)
+        """Change which buckets may refuse, also for those who wait.
+
+        Args:
+            shadow: None may.
+            watched: These may not: buckets, or whole levels.
+
+        Raises:
+            ConfigurationError: If something watched is neither a level nor a bucket.
+        """
+        core = self._core
+        with core.lock:
+            core.enforce(is_shadow=shadow, watched=watched, now=core.clock())
+        core.tell()
 
     def snapshot(self) -> QuotaSnapshot:
         """Return what there is, what is used and who waits, for a dashboard."""

@@ -222,13 +222,16 @@ class Ledger:
                 if amount and isinstance(window, Gauge):
                     window.renew(amount, hold)
 
-    def debit(self, path: Path, amounts: Mapping[str, float], now: float) -> None:
+    def debit(
+        self, path: Path, amounts: Mapping[str, float], now: float, *, within: float = 0.0
+    ) -> None:
         """Charge what somebody else has used, whether there is room or not; not to gauges.
 
         Args:
             path: The buckets.
             amounts: By dimension. No policy is applied.
             now: The time.
+            within: Seconds over which it was used: a shorter window is charged its part.
 
         Raises:
             ValueError: If an amount is negative or not finite.
@@ -240,8 +243,10 @@ class Ledger:
             for window in step.windows:
                 amount = amounts.get(window.dimension, 0.0)
                 if amount and not window.is_held:
+                    is_shorter = window.limit.period is None and window.limit.window < within
+                    part = window.limit.window / within if is_shorter else 1.0
                     window.used(now)
-                    window.charge(amount, nobody, now)
+                    window.charge(amount * part, nobody, now)
 
     def headroom(self, path: Path, charges: Mapping[str, float], now: float) -> Headroom:
         """Say how much room there is, and when a request would be admitted. Charges nothing.

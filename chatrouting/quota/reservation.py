@@ -7,14 +7,19 @@ stream is dropped.
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from types import TracebackType
-from typing import Protocol, Self, final
+from typing import Final, Protocol, Self, final
 
 from chatrouting.quota._candidate import Candidate, Grant
 from chatrouting.quota.decisions import Decision, DecisionOutcome, FundingKind
 from chatrouting.quota.quote import Quote
 from chatrouting.quota.reconcile import Belief, Place
 from chatrouting.usage import Usage
+
+#: More than this nobody reads or writes in one request.
+_MOST_TOKENS: Final = 10**12
+_NUMBERS: Final = tuple(each.name for each in fields(Usage))
 
 
 class Settler(Protocol):
@@ -34,7 +39,7 @@ class Ending:
     """How a request ended.
 
     Attributes:
-        usage: What the provider reported.
+        usage: What the provider reported, as far as it can be believed.
         was_sent: A provider may have seen the request.
         error: What was raised; None at a good end.
         is_complete: The answer came to its end.
@@ -50,7 +55,7 @@ class Ending:
         error: BaseException | None = None,
         is_complete: bool = True,
     ) -> None:
-        self.usage = usage
+        self.usage = None if usage is None else believable(usage)
         self.was_sent = was_sent
         self.error = error
         self.is_complete = is_complete
@@ -214,3 +219,11 @@ class Reservation:
             self.settle()
         else:
             self.fail(error)
+
+
+def believable(usage: Usage) -> Usage:
+    """Leave out what no request can use: what a provider says may be anything."""
+    wrong = {
+        name: None for name in _NUMBERS if not 0 <= (getattr(usage, name) or 0) <= _MOST_TOKENS
+    }
+    return replace(usage, **wrong) if wrong else usage

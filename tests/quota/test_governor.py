@@ -754,6 +754,23 @@ def test_a_class_may_live_on_guarantees_alone():
     assert desk.ask("stranger", 10).wait == math.inf
 
 
+def test_a_stream_longer_than_the_pool_borrows_when_there_is_room_for_it():
+    """And not never: the guarantees leave 30 of 600 seconds. [quota R42]"""
+    desk = Desk(
+        deployment("a", QuotaLimit("stream_seconds", 600)),
+        contracts={"acme": TenantContract(share=0.95)},
+    )
+    quote = desk.quote(is_streaming=True)
+    quote = replace(quote, duration=Figure(60.0, Source.DEFAULT))
+    first, second = (
+        desk.governor.try_reserve(quote, desk.ticket(tenant)) for tenant in ("other", "other")
+    )
+    assert first.funding is FundingKind.BORROWED
+    assert second.limiter.name == "kept for guarantees"
+    first.settle()
+    assert isinstance(desk.governor.try_reserve(quote, desk.ticket("other")), Reservation)
+
+
 def test_a_slot_is_asked_back_from_the_youngest_that_borrows():
     """[quota R43, R45, G7]"""
     gauge = QuotaLimit("concurrency", 4)
@@ -896,6 +913,33 @@ def test_a_cold_deployment_is_ramped_where_its_provider_minds():
     assert len(desk.fill(output=10)) <= 20
 
 
+def test_what_others_used_today_was_not_all_used_in_this_minute():
+    """After a restart, say: the provider tells of the day, a limit for a minute is there too."""
+    limits = QuotaLimit("requests", 30), QuotaLimit("requests", 14_400, window=86_400.0)
+    desk = Desk(deployment("a", *limits, profile=provider_profile("groq")))
+    headers = {
+        "x-ratelimit-limit-requests": "14400",
+        "x-ratelimit-remaining-requests": "12959",
+    }
+    desk.governor.observe(desk.take(), headers)
+    by_span = {each.span: each.used for each in desk.governor.snapshot().windows}
+    assert by_span == {"60 s": pytest.approx(2), "86400 s": 1441}
+
+
+@pytest.mark.parametrize("tokens", [10**400, -5])
+def test_what_no_request_can_have_used_is_not_believed(tokens):
+    """The estimate stays, and nothing breaks half-way. [quota R27, R29]"""
+    desk = Desk(
+        deployment("a", OUTPUT, QuotaLimit("concurrency", 1)), ceilings={ACME: ceiling(900)}
+    )
+    ticket = desk.ticket(is_kept=True)
+    usage = Usage(input_tokens=tokens, output_tokens=tokens)
+    assert desk.governor.try_reserve(desk.quote(100), ticket).settle(usage)
+    desk.governor.close_ticket(ticket, usage)
+    assert desk.used() == desk.used(level="tenant") == 100
+    assert desk.used("concurrency") == 0
+
+
 def test_headers_lower_what_is_believed():
     """What somebody else has used of the key is charged. [quota R12, R58, R61]"""
     openai = provider_profile("openai")
@@ -1016,6 +1060,31 @@ def test_a_shadow_keeps_no_part_of_a_guarantee():
     assert scope.assured["acme"] == {"concurrency per at once": 2}
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"watched": Level.TENANT}, id="a level that is no collection"),
+        pytest.param({"watched": ACME}, id="a bucket that is no collection"),
+        pytest.param({"watched": ["tenant"]}, id="a text"),
+        pytest.param({"default_ceilings": {Level.DEPLOYMENT: ceiling(1)}}, id="a level's ceiling"),
+        pytest.param({"ceilings": {BucketKey(Level.DEPLOYMENT, "a"): ceiling(1)}}, id="a ceiling"),
+    ],
+)
+def test_what_would_silently_do_nothing_is_refused(settings):
+    with pytest.raises(ConfigurationError):
+        Desk(**settings)
+
+
+def test_two_deployments_of_one_scope_cannot_be_given_limits_that_differ():
+    """[quota R11, R63]"""
+    shared = ProviderScope("test", {"server": "one"})
+    desk = Desk(*(deployment(name, OUTPUT, scope=shared) for name in "ab"))
+    with pytest.raises(ConfigurationError, match="share"):
+        desk.governor.update_limits(deployments={"a": ceiling(500), "b": ceiling(600)})
+    desk.governor.update_limits(deployments={"a": ceiling(500), "b": ceiling(500)})
+    assert len(desk.fill()) == 5
+
+
 @pytest.mark.parametrize("watched", [Level.TENANT, ACME], ids=["level", "bucket"])
 def test_a_bucket_may_be_watched_alone(watched):
     """[quota R62]"""
@@ -1043,6 +1112,14 @@ def test_headroom_says_how_full_a_deployment_is():
     assert (share, wait > 0) == (0.6, True)
     assert desk.governor.headroom(desk.quote(1001), desk.ticket()).wait == math.inf
     assert desk.used() == 400
+
+
+def test_a_closed_deployment_has_no_headroom():
+    """Or policies would prefer it to all others. [quota R58]"""
+    desk = Desk()
+    desk.take().fail(RateLimitError("no", status_code=429, retry_after=30))
+    headroom = desk.governor.headroom(desk.quote(), desk.ticket())
+    assert headroom == (0.0, 30.0)
 
 
 def test_nothing_leaks():

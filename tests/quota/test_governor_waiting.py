@@ -1,5 +1,6 @@
 """Those who wait for a reservation: in what order, for how long, and how they are woken."""
 
+import asyncio
 import random
 import threading
 
@@ -167,6 +168,37 @@ async def test_those_who_wait_for_a_cold_deployment_are_looked_at_each_minute(an
     assert anyio.current_time() - start <= 62
     assert room_of(desk).renewed_at <= anyio.current_time() + 60
     assert reservation.is_open
+
+
+@pytest.mark.parametrize("binding", ["deployment", "tenant"])
+async def test_who_waits_for_a_limit_goes_when_that_is_only_watched(anyio_backend, binding):
+    """[quota R62, G6]"""
+    (acme,) = keys_of(Principal(tenant="acme"))
+    desk = patient(ceilings={acme: BucketLimits((OUTPUT,))} if binding == "tenant" else {})
+    desk.fill()
+    begin = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk)
+        await settled()
+        desk.governor.update_enforcement(shadow=True)
+    assert anyio.current_time() == begin
+    assert is_quiet(desk)
+
+
+async def test_who_may_not_borrow_waits_for_a_slot_of_its_own(anyio_backend):
+    """It is not refused for good. [quota R48]"""
+    own = TrafficClass(name="own", may_borrow=False, max_wait=100)
+    slots = QuotaLimit("concurrency", 4)
+    contracts = {"acme": TenantContract(share=0.5)}
+    desk = patient(deployment("a", slots), contracts=contracts, classes=(own,))
+    running = [desk.take() for _ in range(2)]
+    assert desk.ask().wait < 100
+    assert desk.ask("nobody").wait == float("inf")
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk)
+        await settled()
+        running[0].settle()
+    assert desk.log[-1].outcome is DecisionOutcome.QUEUED_THEN_ADMITTED or is_quiet(desk)
 
 
 @pytest.mark.parametrize("level", ["deployment", "tenant"])
@@ -852,6 +884,28 @@ class TestInRealTime:
         assert max(most) <= 3
         assert desk.used("concurrency") == 0
         assert is_quiet(desk)
+
+    def test_a_request_of_a_loop_that_was_closed_around_it_is_left_behind(self):
+        """In the same thread: `run_until_complete` ends with tasks that still wait. [quota R29]"""
+        desk = Desk(deployment("a", SLOTS), classes=[PATIENT], default_class="patient")
+        running = desk.take()
+        kept = []
+
+        async def leave_a_task():
+            wait = desk.governor.reserve(desk.quote(), desk.ticket())
+            kept.append(asyncio.ensure_future(wait))
+            await asyncio.sleep(0)
+
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(leave_a_task())
+        loop.close()
+        room = room_of(desk)
+        desk.governor._core.set_timer(room)
+        assert room.leader is None
+        running.settle()
+        assert desk.used("concurrency") == 0
+        assert is_quiet(desk)
+        kept[0]._log_destroy_pending = False
 
     async def test_a_request_of_a_loop_that_is_gone_takes_nothing(self, anyio_backend):
         """[quota R29]"""
