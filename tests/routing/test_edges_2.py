@@ -19,7 +19,7 @@ from chatrouting import (
 from chatrouting.client import ClosingClient
 from chatrouting.errors import NoClientSelectedError, OverloadedError
 from chatrouting.scope import current_scope
-from chatrouting.testing import ScriptedChatClient, fails, runs
+from chatrouting.testing import ScriptedChatClient, fails, runs, update
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -99,6 +99,20 @@ async def test_a_hook_that_is_thrown_away_takes_its_listener_along():
     request.close()
 
     assert heard == []
+
+
+@pytest.mark.virtual_time
+async def test_what_an_outer_router_held_back_counts_for_the_inner_one_too(log):
+    """The inner router has committed; the outer one goes on waiting, then adopts its stream."""
+    client = ScriptedChatClient(update(message_id="m"), runs(lambda _: anyio.sleep(5)), "a")
+    inner = OrderedFailoverChatClient(
+        [client], commit_on="update", on_routing_update=log, clock=anyio.current_time
+    )
+    outer = OrderedFailoverChatClient([inner], on_routing_update=log, clock=anyio.current_time)
+    await outer.get_streaming_response("Hi").get_final_response()
+
+    assert [each.duration for each in log.attempts] == [pytest.approx(5), pytest.approx(5)]
+    assert [each.time_to_first_update for each in log.attempts] == [0, pytest.approx(5)]
 
 
 class Forgetful(ClosingClient):
