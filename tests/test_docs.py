@@ -47,6 +47,7 @@ WRAPPER_PAGES = [
         "retry",
         "semantic-routing",
         "endpoint-pools",
+        "quota",
         "adapters",
         "sync",
     )

@@ -71,6 +71,7 @@ def simulate(
     Raises:
         ConfigurationError: If the load names a deployment that does not exist, or a class that the
             governor does not know.
+        RuntimeError: Inside an event loop, since it runs one of its own; call it in a thread.
     """
     streams = tuple(load)
     _check(streams, providers, duration)

@@ -105,6 +105,7 @@ class Scenario:
 
         Raises:
             ConfigurationError: If the load does not fit to the limits.
+            RuntimeError: Inside an event loop; call it in a thread.
         """
         return simulate(
             self.load,
