@@ -20,6 +20,7 @@ from chatrouting.client import ClosingClient
 from chatrouting.errors import NoClientSelectedError, OverloadedError
 from chatrouting.scope import current_scope
 from chatrouting.testing import ScriptedChatClient, fails, runs, update
+from chatrouting.testing.scripted import waits_on_close
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -115,6 +116,20 @@ async def test_what_an_outer_router_held_back_counts_for_the_inner_one_too(log):
     assert [each.time_to_first_update for each in log.attempts] == [0, pytest.approx(5)]
 
 
+@pytest.mark.virtual_time
+async def test_closing_is_no_time_of_a_client_that_failed_before_output(log):
+    """Rule 7. The stream is closed before the attempt is recorded."""
+    work = runs(lambda _: anyio.sleep(3))
+    failing = ScriptedChatClient(work, fails(OverloadedError), waits_on_close(1))
+    router = OrderedFailoverChatClient(
+        [failing, ScriptedChatClient("ok")], on_routing_update=log, clock=anyio.current_time
+    )
+    await router.get_streaming_response("Hi").get_final_response()
+
+    assert anyio.current_time() == pytest.approx(4)
+    assert log.attempts[0].duration == pytest.approx(3)
+
+
 class Forgetful(ClosingClient):
     """Remembers nothing of what it was asked, unlike a scripted client."""
 
@@ -204,6 +219,23 @@ async def test_a_request_that_its_policy_failed_holds_no_messages(point, caplog)
     del options
 
     assert held() is None
+
+
+async def test_a_timer_that_a_client_had_set_keeps_no_client_alive(answer):
+    """[BR-72] asyncio keeps it, and the scope it was set in, until it would have gone off."""
+
+    async def work():
+        with anyio.fail_after(600):
+            await anyio.lowlevel.checkpoint()
+
+    leaf = Forgetful(work)
+    router = OrderedFailoverChatClient([OrderedFailoverChatClient([leaf])])
+    parts = [weakref.ref(leaf), weakref.ref(router)]
+    await answer(router)
+    del leaf, router
+    gc.collect()
+
+    assert [part() for part in parts] == [None, None]
 
 
 @pytest.mark.usefixtures("no_collector")
