@@ -79,7 +79,8 @@ def show_simulation(
     """Show what became of a load.
 
     Returns:
-        The exit code: 0, or 1 if a provider refused what the governor had let through.
+        The exit code: 0, or 1 if a provider refused, or broke off, what the governor had let
+        through.
     """
     load = "a made-up load" if scenario.is_default_load else "its load"
     out.print(
@@ -98,7 +99,8 @@ def show_simulation(
     _show_rates(governed, out)
     _show_waits(classes, known, out)
     _show_tenants(scenario, governed, out)
-    return FAILED if governed.provider_refusals else 0
+    has_failed = governed.provider_refusals or _broken_off(in_all(governed))
+    return FAILED if has_failed else 0
 
 
 def _progress(notes: Terminal, scenario: Scenario, what: str) -> Callable[[float], None]:
@@ -126,6 +128,7 @@ def _totals(governed: SimulationResult, without: SimulationResult) -> Table:
         row("  of them cut off", lambda each: each.count(Fate.CUT_OFF)),
         row("refused by the governor", lambda each: each.count(Fate.REFUSED)),
         row("given up after providers' refusals", _given_up),
+        row("broken off by providers", _broken_off, "bad"),
         row("still waiting at the end", lambda each: each.count(Fate.WAITING)),
         row("refusals by providers (429)", lambda each: each.provider_refusals, "bad"),
     ]
@@ -143,6 +146,10 @@ def _totals(governed: SimulationResult, without: SimulationResult) -> Table:
 
 def _given_up(group: Group) -> int:
     return group.count(Fate.PROVIDER_REFUSED)
+
+
+def _broken_off(group: Group) -> int:
+    return group.count(Fate.BROKEN_OFF)
 
 
 def _names(result: SimulationResult) -> Mapping[str, str]:
