@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, final
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 from typing_extensions import override
 
 from chatrouting._layers import StreamLayer
@@ -35,6 +36,9 @@ from chatrouting.usage import Usage
 
 #: What is raised before a provider could see the request.
 _NEVER_SENT: Final = (ClientClosedError, ConfigurationError, RefusedLocallyError)
+
+#: Seconds in which nobody can wait for anything.
+_NO_TIME: Final = 1e-6
 
 #: How often the lease of a stream is renewed before it would end.
 _RENEWALS: Final = 4
@@ -200,11 +204,16 @@ class QuotaChatClient(DelegatingChatClient):
                 raise found.to_error()
             return found
         scope = current_scope()
+        time_left = _time_left(options)
+        if time_left is not None and time_left <= 0:
+            # Whoever is being cancelled is neither refused nor admitted.
+            await checkpoint_if_cancelled()
+            time_left = _NO_TIME
         return await governor.reserve(
             quote,
             ticket,
             max_wait=self._max_wait,
-            timeout=_time_left(options),
+            timeout=time_left,
             can_reroute=scope is not None and scope.waits_together,
         )
 
@@ -288,7 +297,7 @@ def _time_left(options: ChatOptions) -> float | None:
         ends = min(ends, scope.deadline)
     elif scope is None and options.routing is not None and options.routing.timeout is not None:
         ends = min(ends, now + options.routing.timeout)
-    return None if ends == math.inf else max(0.0, ends - now)
+    return None if ends == math.inf else ends - now
 
 
 def _fail(
