@@ -45,6 +45,7 @@ class ScopeBelief:
         self.limits = limits
         self._profile = profile
         self._configured = limits
+        self._amounts = _amounts(limits)
         self._capacity = AdaptiveCapacity(adaptive)
         self._recovery = adaptive.recovery_per_minute
         self._reconciler = Reconciler(profile)
@@ -65,6 +66,7 @@ class ScopeBelief:
     def configure(self, limits: BucketLimits) -> None:
         """Start from other limits; what the provider has told of the old ones is forgotten."""
         self._configured = limits
+        self._amounts = _amounts(limits)
         self._believed = {}
         self._reconciler = Reconciler(self._profile)
         self._lay_out()
@@ -104,15 +106,10 @@ class ScopeBelief:
     def beliefs(self, usage: Iterable[WindowUsage]) -> dict[Place, Belief]:
         """Return what to compare headers with, as the windows stand."""
         found: dict[Place, Belief] = {}
-        amounts = {
-            Place(limit.dimension, limit.window): limit.amount
-            for limit in self._configured.limits
-            if limit.kind in ("ring", "bucket")
-        }
         for window in usage:
             place = Place(window.limit.dimension, window.limit.window)
-            if place in amounts:
-                found.setdefault(place, Belief(amounts[place], window.used))
+            if place in self._amounts and place not in found:
+                found[place] = Belief(self._amounts[place], window.used)
         return found
 
     def told(
@@ -147,3 +144,12 @@ class ScopeBelief:
             for limit in self._configured.limits
         )
         self.limits = scaled(BucketLimits(limits, self._configured.policy), self._shown)
+
+
+def _amounts(limits: BucketLimits) -> dict[Place, float]:
+    """Return what headers may speak of."""
+    return {
+        Place(limit.dimension, limit.window): limit.amount
+        for limit in limits.limits
+        if limit.kind in ("ring", "bucket")
+    }

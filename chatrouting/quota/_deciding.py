@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from random import getrandbits
-from typing import Final, final
+from typing import Any, Final, final
 
 from chatrouting.quota._candidate import Candidate, Grant, Refusal
 from chatrouting.quota._core import GovernorCore
@@ -102,8 +102,8 @@ class Deciding:
         """Make a reservation of what was granted."""
         core, room = self._core, self._core.room(candidate.deployment)
         watched = grant.unenforced
-        decision = replace(
-            self._decision(candidate, now),
+        decision = Decision(
+            **self._common(candidate, now),
             outcome=_outcome(candidate, has_queued=has_queued),
             funding=grant.kind,
             queued=now - since,
@@ -158,8 +158,8 @@ class Deciding:
         outcome = DecisionOutcome.REJECTED_LOCALLY
         if reason is DenialReason.QUEUE_TIMEOUT:
             outcome = DecisionOutcome.QUEUE_TIMEOUT
-        decision = replace(
-            self._decision(best, now),
+        decision = Decision(
+            **self._common(best, now),
             outcome=outcome,
             limiter=refusal.limiter,
             limiters=tuple(str(refusal_of(each).limiter) for each in candidates),
@@ -176,8 +176,8 @@ class Deciding:
 
     def cancelled(self, candidate: Candidate, *, since: float, now: float) -> Decision:
         """Say that the caller gave up while the request waited."""
-        decision = replace(
-            self._decision(candidate, now),
+        decision = Decision(
+            **self._common(candidate, now),
             outcome=DecisionOutcome.CANCELLED,
             limiter=refusal_of(candidate).limiter,
             queued=now - since,
@@ -232,6 +232,7 @@ class Deciding:
         charges = quote.charges()
         costs = costs_of(quote, deployment.limits)
         keys = keys_of(ticket.principal, model_profile=deployment.model_profile or None)
+        own_keys = tuple(key for key in keys if core.is_enforced(key))
         return Candidate(
             traffic=traffic,
             principal=ticket.principal,
@@ -243,29 +244,29 @@ class Deciding:
             charges=charges,
             own_charges=own_amounts(quote, charges),
             costs=costs,
-            own_keys=tuple(key for key in keys if core.is_enforced(key)),
-            watched_keys=tuple(key for key in keys if not core.is_enforced(key)),
+            own_keys=own_keys,
+            watched_keys=tuple(key for key in keys if key not in own_keys),
             ticket=ticket,
         )
 
-    def _decision(self, candidate: Candidate, now: float) -> Decision:
+    def _common(self, candidate: Candidate, now: float) -> dict[str, Any]:
+        """Return what every decision says; to replace it in a record afterwards takes as long."""
         deployment, ticket = candidate.deployment, candidate.ticket
         decision_id = f"{getrandbits(64):016x}"  # an id, no secret
-        return Decision(
-            id=decision_id,
-            trace_id=ticket.trace_id or decision_id,
-            at=now,
-            deployment=deployment.name,
-            scope=deployment.scope,
-            model=deployment.model,
-            model_profile=deployment.model_profile,
-            quote=candidate.quote,
-            charges=candidate.charges,
-            principal=candidate.principal,
-            request_class=candidate.traffic.name,
-            outcome=DecisionOutcome.ADMITTED,
-            policy=deployment.limits.policy,
-        )
+        return {
+            "id": decision_id,
+            "trace_id": ticket.trace_id or decision_id,
+            "at": now,
+            "deployment": deployment.name,
+            "scope": deployment.scope,
+            "model": deployment.model,
+            "model_profile": deployment.model_profile,
+            "quote": candidate.quote,
+            "charges": candidate.charges,
+            "principal": candidate.principal,
+            "request_class": candidate.traffic.name,
+            "policy": deployment.limits.policy,
+        }
 
     def _levels(
         self, candidate: Candidate, grant: Grant, room: ScopeRoom, now: float

@@ -208,16 +208,17 @@ class Settling:
             input_error=None if read is None else quote.input.value - read,
             output_error=None if written is None else quote.output.value - written,
         )
-        decision = replace(reservation.decision, settlement=settlement)
+        decision = reservation.decision
         if written:
             metrics.add_ratio(decision.model_profile, quote.output.value / written)
         if reservation.is_reclaimed:
             metrics.count("reclaimed", "class", decision.request_class)
+        outcome = decision.outcome
         if throttle is not None:
-            rejected = DecisionOutcome.ADMITTED_THEN_PROVIDER_REJECTED
-            decision = replace(decision, outcome=rejected)
+            outcome = DecisionOutcome.ADMITTED_THEN_PROVIDER_REJECTED
             metrics.count("provider_rejections", "funding", reservation.funding.value)
-            metrics.count("decisions", "class", rejected.value, decision.request_class)
+            metrics.count("decisions", "class", outcome.value, decision.request_class)
+        decision = replace(decision, outcome=outcome, settlement=settlement)
         self._core.complete(decision)
         return decision
 

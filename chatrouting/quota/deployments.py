@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
+from chatrouting._frozen import FrozenDict
 from chatrouting.errors import ConfigurationError
 from chatrouting.quota.charging import admission_costs
 from chatrouting.quota.estimate import QuoteTarget
@@ -36,6 +37,7 @@ class QuotaDeployment:
         model: The provider's model, for records.
         model_profile: The class of models that requests are alike by; ceilings may be on it.
         maximum_output_tokens: The most that the model writes; None if that is not known.
+        capacity: What there is of each dimension in a minute, by the limits.
     """
 
     name: str
@@ -45,6 +47,11 @@ class QuotaDeployment:
     model: str | None = None
     model_profile: str = ""
     maximum_output_tokens: int | None = None
+    capacity: Mapping[str, float] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Here and not at each request, of which every one asks twice.
+        object.__setattr__(self, "capacity", FrozenDict(capacity_of(self.limits)))
 
     @property
     def target(self) -> QuoteTarget:
@@ -73,7 +80,7 @@ class QuotaDeployment:
             costs: What the deployment charges for it, by dimension.
         """
         held = {CONCURRENCY: costs.get(CONCURRENCY, 0.0) * quote.duration.value}
-        return dominant_share({**costs, **held}, capacity_of(self.limits))
+        return dominant_share({**costs, **held}, self.capacity)
 
 
 def capacity_of(limits: BucketLimits) -> dict[str, float]:

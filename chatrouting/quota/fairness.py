@@ -33,14 +33,12 @@ def dominant_share(charges: Mapping[str, float], capacities: Mapping[str, float]
     Returns:
         A fraction of one window's capacity, at least 0.
     """
-    return max(
-        (
-            amount / capacity
-            for dimension, amount in charges.items()
-            if (capacity := capacities.get(dimension, 0.0)) > 0
-        ),
-        default=0.0,
-    )
+    most = 0.0
+    for dimension, amount in charges.items():
+        capacity = capacities.get(dimension, 0.0)
+        if capacity > 0 and amount > most * capacity:
+            most = amount / capacity
+    return most
 
 
 @final

@@ -97,10 +97,9 @@ class DecayedHistogram:
         self._fade(now)
         self._added += 1
         cell = self._cell(value)
-        missing = cell + 1 - len(self._cells)
-        if missing > 0:
-            self._cells.extend([0.0] * missing)
-        weight = math.exp2(self._exponent)
+        if cell >= len(self._cells):
+            self._cells.extend([0.0] * (cell + 1 - len(self._cells)))
+        weight = 2.0**self._exponent
         self._cells[cell] += weight
         self._total += weight
 

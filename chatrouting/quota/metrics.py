@@ -102,7 +102,9 @@ class QuotaMetrics:
 
     def count(self, name: str, by: str, *label: str, amount: float = 1) -> None:
         """Add to a counter."""
-        key = Count(name, by, label)
+        key = name, by, label
+        if key not in self.counters:
+            key = Count(*key)  # once: it takes longer than to count
         self.counters[key] = self.counters.get(key, 0.0) + amount
 
     def tenant(self, name: str | None) -> str:
@@ -116,11 +118,15 @@ class QuotaMetrics:
 
     def add_wait(self, request_class: str, seconds: float) -> None:
         """Note how long an admitted request has waited."""
-        self.queue_waits.setdefault(request_class, Histogram(_SECONDS)).add(seconds)
+        if request_class not in self.queue_waits:
+            self.queue_waits[request_class] = Histogram(_SECONDS)
+        self.queue_waits[request_class].add(seconds)
 
     def add_ratio(self, model_profile: str, ratio: float) -> None:
         """Note how an estimate compares with what was used."""
-        self.output_ratios.setdefault(model_profile, Histogram(_RATIOS)).add(ratio)
+        if model_profile not in self.output_ratios:
+            self.output_ratios[model_profile] = Histogram(_RATIOS)
+        self.output_ratios[model_profile].add(ratio)
 
     def total(self, name: str, by: str, *label: str) -> float:
         """Return one counter."""
