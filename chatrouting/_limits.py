@@ -39,7 +39,8 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
         LimitExpired: If the time was over first.
         BaseException: What `call` raised by itself.
     """
-    scope = anyio.CancelScope(deadline=deadline)
+    scope = anyio.move_on_after(None)  # what `CancelScope` makes too, for two thirds of the time
+    scope.deadline = deadline
     # Without the caller's context variables: asyncio keeps a timer that was cancelled, and the
     # variables it was set in, until it would have gone off. They name the attempt that runs, which
     # holds its stream: one that is dropped half-read would stay alive, and keep its slot, as long.
