@@ -261,12 +261,14 @@ class PooledChatClient(FailoverChatClient):
     ) -> None:
         """Tell the pool how an attempt went."""
         request: PooledRequest = context.state[REQUEST]
-        if request.ticket is None:  # asked although it was not ready, see `PooledRequest.admit`
+        ticket = request.ticket
+        if ticket is None:  # asked although it was not ready, see `PooledRequest.admit`
             return
         outcome, error = attempt.outcome, attempt.exception
         if outcome is _COMPLETED:
             first = attempt.time_to_first_update
-            request.succeeded(attempt.duration if first is None else first)
+            request.ticket = None
+            self._pool.succeeded(ticket, latency=attempt.duration if first is None else first)
         elif outcome is _FAILED and error is not None:
             request.failed(error)
         elif outcome is _REFUSED:
