@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import weakref
 
 import anyio
@@ -16,8 +17,8 @@ from chatrouting import (
     OrderedFailoverChatClient,
     ResponseStream,
 )
-from chatrouting.client import ClosingClient
-from chatrouting.errors import NoClientSelectedError, OverloadedError
+from chatrouting.client import ClosingClient, DelegatingChatClient
+from chatrouting.errors import NoClientSelectedError, OverloadedError, StreamClosedError
 from chatrouting.scope import current_scope
 from chatrouting.testing import ScriptedChatClient, fails, runs, update
 from chatrouting.testing.scripted import waits_on_close
@@ -130,6 +131,55 @@ async def test_closing_is_no_time_of_a_client_that_failed_before_output(log):
     assert log.attempts[0].duration == pytest.approx(3)
 
 
+async def test_a_clock_that_steps_back_makes_no_duration_negative(answer, log):
+    ticks = itertools.count(0, -1)
+    router = OrderedFailoverChatClient(
+        [ScriptedChatClient("a", "b")], on_routing_update=log, clock=lambda: next(ticks)
+    )
+    await answer(router)
+
+    assert [each.duration for each in log.attempts] == [0]
+
+
+async def test_a_record_that_comes_too_late_hangs_on_nobody(answer):
+    """An inner request that outlives the attempt around it leaves nothing on its scope."""
+    over, scopes, late = anyio.Event(), [], []
+    inner = OrderedFailoverChatClient([ScriptedChatClient(runs(lambda _: over.wait()), "late")])
+
+    async def ask():
+        late.append(await inner.get_response("Hi"))
+
+    async def leave_behind(_):
+        scopes.append(current_scope())
+        group.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+
+    router = OrderedFailoverChatClient([ScriptedChatClient(runs(leave_behind), "a")])
+    async with anyio.create_task_group() as group:
+        assert (await answer(router)).attempts[0].children == ()
+        over.set()
+
+    assert late[0].text == "late"
+    assert scopes[0].children == []
+
+
+async def test_a_client_whose_stream_was_closed_has_failed(log):
+    """The router has taken it for an empty one before it finds that it cannot be gone on with."""
+    closed = ResponseStream(Forgetful(refuse).generate())
+    await closed.aclose()
+
+    class Careless(DelegatingChatClient):
+        def get_streaming_response(self, messages, options=None):
+            return closed
+
+    router = OrderedFailoverChatClient([Careless(Forgetful(refuse))], on_routing_update=log)
+    with pytest.raises(StreamClosedError):
+        await router.get_streaming_response("Hi").get_final_response()
+
+    assert log.outcomes == [AttemptOutcome.FAILED]
+    assert log.terminals == [True]
+
+
 class Forgetful(ClosingClient):
     """Remembers nothing of what it was asked, unlike a scripted client."""
 
@@ -140,12 +190,12 @@ class Forgetful(ClosingClient):
         await self.act()
         return ChatResponse("never")
 
-    def get_streaming_response(self, messages, options=None):
-        async def generate():
-            await self.act()
-            yield ChatResponseUpdate("never")
+    async def generate(self):
+        await self.act()
+        yield ChatResponseUpdate("never")
 
-        return ResponseStream(generate())
+    def get_streaming_response(self, messages, options=None):
+        return ResponseStream(self.generate())
 
     def get_service(self, service_type, service_key=None):
         return None
