@@ -98,14 +98,17 @@ class QuotaMetrics:
         self.counters: dict[Count, float] = {}
         self.queue_waits: dict[str, Histogram] = {}
         self.output_ratios: dict[str, Histogram] = {}
+        self._keys: dict[tuple[str, str, tuple[str, ...]], Count] = {}
         self._tenants: set[str] = set()
 
     def count(self, name: str, by: str, *label: str, amount: float = 1) -> None:
         """Add to a counter."""
-        key = name, by, label
-        if key not in self.counters:
-            key = Count(*key)  # once: it takes longer than to count
-        self.counters[key] = self.counters.get(key, 0.0) + amount
+        place = name, by, label
+        key = self._keys.get(place)
+        if key is None:  # made once: it takes longer than to count
+            key = self._keys[place] = Count(*place)
+            self.counters[key] = 0.0
+        self.counters[key] += amount
 
     def tenant(self, name: str | None) -> str:
         """Return a tenant's name as a label."""
