@@ -145,6 +145,7 @@ SCOPE = 'scope = { subscription = "s", region = "r", deployment = "d" }'
 ADVICE = {
     "shadow": ("shadow = true\n" + SMALL, "shadow is true: everything is decided"),
     "watched": ('watched = ["tenant"]\n' + SMALL, "buckets of tenant refuse nothing"),
+    "not paced": (SMALL, "a: requests and total_tokens may be used up in a moment, and whoever"),
     "no tokens": (
         SMALL.replace(", total_tokens = 120_000", ""),
         "a: openai counts total_tokens, and there is no limit on that here",
@@ -181,7 +182,11 @@ def test_what_is_worth_knowing_is_told(name):
 
 
 def test_limits_without_a_catch_have_nothing_to_tell():
-    text = SMALL + '[[ceilings]]\ntenant = "x"\nlimits = { requests = 50, concurrency = 3 }'
+    paced = (
+        "{ requests = { amount = 120, burst = 5 }, total_tokens = { amount = 9_000, burst = 5 } }"
+    )
+    text = SMALL.replace("{ requests = 120, total_tokens = 120_000 }", paced)
+    text += '[[ceilings]]\ntenant = "x"\nlimits = { requests = 50, concurrency = 3 }'
     assert "Good to know" not in checked(text)
 
 

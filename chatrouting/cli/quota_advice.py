@@ -17,6 +17,8 @@ from chatrouting.quota.limits_file import LimitsFile
 __all__ = ["advise"]
 
 _MOST: Final = 5
+#: Seconds of a window in which somebody may wait too long for the next one.
+_LONG: Final = 30.0
 _TOKENS: Final = (INPUT_TOKENS, OUTPUT_TOKENS, TOTAL_TOKENS)
 
 
@@ -52,6 +54,17 @@ def _deployment(each: QuotaDeployment) -> Iterator[str]:
         yield (
             f"{each.name}: {each.profile.name} counts {' and '.join(missing)}, and there is no "
             "limit on that here; it may refuse what is admitted."
+        )
+    unpaced = [
+        limit.dimension
+        for limit in each.limits.limits
+        if limit.kind == "ring" and limit.burst is None and limit.window >= _LONG
+    ]
+    if unpaced:
+        yield (
+            f"{each.name}: {' and '.join(dict.fromkeys(unpaced))} may be used up in a moment, and "
+            "whoever comes then waits for the rest of the window, however urgent it is. A burst "
+            "of 5 spreads it."
         )
     if each.profile.unset_cap == "model_maximum":
         yield from _without_cap(each)

@@ -58,7 +58,7 @@ def describe_quota(parser: argparse.ArgumentParser) -> None:
     checking = commands.add_parser(
         "check",
         help="see what limits come to, and what each tenant is guaranteed",
-        description="Check a file of limits, and show each bucket, each class and each guarantee.",
+        description="Check a file of limits; show each bucket, each class and each guarantee.",
         epilog=f"{_FILE}\nExit codes: 0 all is valid, 2 something is not, 130 interrupted.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -68,7 +68,7 @@ def describe_quota(parser: argparse.ArgumentParser) -> None:
     playing = commands.add_parser(
         "simulate",
         help="see how a load would fare, in virtual time",
-        description="Play a load through the governor, in virtual time and before providers as "
+        description="Play a load through the governor, in virtual time and before providers as\n"
         "strict as they may be, and again without a governor. Nothing is sent.",
         epilog=f"{_LOAD}\nExit codes: 0 no provider refused what the governor let through, 1 one "
         "did,\n2 something is not valid, 130 interrupted.",
