@@ -1,4 +1,4 @@
-"""Pictures of saved results: curves, and tables of shares, all in one look.
+"""Pictures of saved results: curves, dots by case, and tables of shares, all in one look.
 
 matplotlib comes with the extra `plots`. A script reads `results/`, so that a picture can be drawn
 anew without measuring anew, and saves what it draws into `docs/images/`.
@@ -22,6 +22,8 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 INK: Final = "#333333"
 PALE: Final = "#d9d9d9"
+#: Of the names of dots; the last one is what matters.
+_DOT_COLOURS: Final = (COLOURS[4], COLOURS[3], COLOURS[1], COLOURS[0])
 
 #: From here on a cell is so dark that its number must be light.
 _DARK: Final = 30.0
@@ -95,6 +97,7 @@ class Panel:
         x_range: Ends of the axis; as the curves need for None.
         y_range: Likewise.
         wanted: The corner from which on everything is as wanted; it is shaded.
+        span: A part of the axis that is shaded, and what it is.
     """
 
     title: str
@@ -103,6 +106,22 @@ class Panel:
     x_range: Range | None = None
     y_range: Range | None = None
     wanted: tuple[float, float] | None = None
+    span: tuple[Range, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """One number of each case, for several that are compared.
+
+    Attributes:
+        title: What the number is, and its unit.
+        values: By name, as many as there are cases; 0 or more.
+        linear_to: Up to this the axis has equal steps, from there on each is ten times the last.
+    """
+
+    title: str
+    values: Mapping[str, Sequence[float]]
+    linear_to: float
 
 
 def draw_curves(
@@ -123,6 +142,29 @@ def draw_curves(
             area.set_ylabel(y_label)
         ncols = len(lines) if len(lines) <= _MOST_IN_A_LINE else -(-len(lines) // 2)
         figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=ncols)
+    return figure
+
+
+def draw_dots(title: str, panels: Sequence[Dots], *, cases: Sequence[str]) -> Figure:
+    """Draw panels beside one another, with a line for each case and a dot for each name.
+
+    Args:
+        title: Above it.
+        panels: All with the same names, of which the last one matters most.
+        cases: Names of the lines, from the top.
+    """
+    with mpl.rc_context(dict(_LOOK) | {"axes.grid.axis": "x"}):
+        figure = Figure(
+            figsize=(2.0 + 2.7 * len(panels), 1.6 + 0.42 * len(cases)), layout="constrained"
+        )
+        figure.suptitle(title, x=0.01, ha="left")
+        areas = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        dots: dict[str, Any] = {}
+        for panel, area in zip(panels, areas, strict=True):
+            dots |= _draw_dots(area, panel)
+        areas[0].set_yticks(range(len(cases)), cases)
+        areas[0].set_ylim(len(cases) - 0.5, -0.5)
+        figure.legend(list(dots.values()), list(dots), loc="outside lower center", ncols=len(dots))
     return figure
 
 
@@ -190,7 +232,46 @@ def _draw_panel(area: Any, panel: Panel) -> dict[str, Any]:
         area.set_ylim(*panel.y_range)
     if panel.wanted is not None:
         _shade_wanted(area, *panel.wanted)
+    if panel.span is not None:
+        (left, right), name = panel.span
+        area.axvspan(left, right, color="#f1f1f1", linewidth=0, zorder=0)
+        area.annotate(
+            name,
+            ((left + right) / 2, 1),
+            (0, -4),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            color="#888888",
+        )
     return lines
+
+
+def _draw_dots(area: Any, panel: Dots) -> dict[str, Any]:
+    """Draw the dots of each case a little below one another, upon bands; return them by name."""
+    area.set_title(panel.title)
+    area.set_xscale("symlog", linthresh=panel.linear_to, linscale=0.7)
+    area.xaxis.set_major_formatter("{x:g}")
+    area.tick_params(axis="y", length=0, pad=10)
+    count = len(panel.values)
+    dots: dict[str, Any] = {}
+    for place, (name, values) in enumerate(panel.values.items()):
+        shift = 0.62 * ((place + 0.5) / count - 0.5)
+        is_last = place == count - 1
+        dots[name] = area.scatter(
+            values,
+            [case + shift for case in range(len(values))],
+            s=38 if is_last else 22,
+            color=_DOT_COLOURS[place - count],
+            zorder=5 if is_last else 4,
+            clip_on=False,
+        )
+    cases = len(next(iter(panel.values.values())))
+    for case in range(0, cases, 2):
+        area.axhspan(case - 0.5, case + 0.5, color="#f5f5f5", linewidth=0, zorder=0)
+    area.set_xlim(left=0)
+    return dots
 
 
 def _shade_wanted(area: Any, x: float, y: float) -> None:

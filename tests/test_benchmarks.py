@@ -33,6 +33,7 @@ def run(*command: str) -> str:
         "sdk",
         "pool_calls",
         "pool_selection",
+        "pool_simulation",
         "quota_admit",
         "semantic_accuracy",
         "semantic_speed",
