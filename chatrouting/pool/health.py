@@ -85,11 +85,8 @@ class Health:
         """Note that an attempt begins."""
         ticket = Ticket(member)
         member.in_flight += 1
-        self._begun += 1
-        if member.on_trial:
-            self._set_aside(member, now)
-        if self._begun >= self._next_turn:
-            self._give_turns()
+        if self._turns_apart is not None:
+            self._count_turns(member, now)
         if ticket.is_probe:
             member.probes += 1
             self._refresh(member)
@@ -211,6 +208,14 @@ class Health:
             self._set_aside(member, now)
         self._close(member, now, hint)
         return seconds
+
+    def _count_turns(self, asked: Member, now: float) -> None:
+        """Take the turn of a member that is tried, and give others theirs when it comes."""
+        self._begun += 1
+        if asked.on_trial:
+            self._set_aside(asked, now)
+        if self._begun >= self._next_turn:
+            self._give_turns()
 
     def _set_aside(self, member: Member, now: float) -> None:
         """Let others be asked first until the member's turn comes."""
