@@ -56,12 +56,16 @@ KINDS = {
 }
 
 
-def scope_kind(arguments):
-    """Tell a timer from a shield for closing, by what the constructor was given."""
-    given = {**arguments, **arguments.get("kwargs", {})}
+def scope_kind(frame):
+    """Tell a timer from a shield for closing, by what the constructor was given and who calls it.
+
+    A limit of ours makes its scope by `move_on_after`, and sets the time afterwards.
+    """
+    given = {**frame.f_locals, **frame.f_locals.get("kwargs", {})}
     if given.get("shield"):
         return "closing scope"
-    return "timer scope" if given.get("deadline", math.inf) < math.inf else "scope"
+    is_limit = frame.f_back.f_back.f_code is anyio.move_on_after.__code__
+    return "timer scope" if is_limit or given.get("deadline", math.inf) < math.inf else "scope"
 
 
 @contextmanager
@@ -72,7 +76,7 @@ def counting():
     def profile(frame, event, _):
         kind = KINDS.get(frame.f_code) if event == "call" else None
         if kind == "scope":
-            kind = scope_kind(frame.f_locals)
+            kind = scope_kind(frame)
         if kind is not None:
             made[kind] += 1
 
