@@ -163,6 +163,20 @@ async def test_a_record_that_comes_too_late_hangs_on_nobody(answer):
     assert scopes[0].children == []
 
 
+@pytest.mark.virtual_time
+async def test_the_consumers_time_counts_not_where_nothing_was_output_either(log):
+    """Rule 7. The stream had ended before its updates were handed out."""
+    work = runs(lambda _: anyio.sleep(3))
+    client = ScriptedChatClient(work, update(message_id="m"), update(message_id="m"))
+    router = OrderedFailoverChatClient([client], on_routing_update=log, clock=anyio.current_time)
+    async for _ in router.get_streaming_response("Hi"):
+        await anyio.sleep(10)
+
+    [attempt] = log.attempts
+    assert attempt.duration == pytest.approx(3)
+    assert attempt.time_to_first_update is None
+
+
 async def test_a_client_whose_stream_was_closed_has_failed(log):
     """The router has taken it for an empty one before it finds that it cannot be gone on with."""
     closed = ResponseStream(Forgetful(refuse).generate())
