@@ -24,6 +24,9 @@ _STEP: Final = 0.05
 _MINUTE: Final = 60.0
 #: Looked at again no sooner, seconds.
 _SOON: Final = 0.1
+#: A lower limit that nobody confirms for so long, seconds, is believed no more. It may be too low
+#: for any request, and then no answer would ever correct it.
+_FADES: Final = 600.0
 
 
 @final
@@ -52,6 +55,7 @@ class ScopeBelief:
         growth = profile.growth_per_minute
         self._ramp = None if growth is None or cold_share >= 1 else Ramp(growth, cold=cold_share)
         self._believed: dict[Place, float] = {}
+        self._told_at = -math.inf
         self._shown = 1.0
 
     def closed_for(self, now: float) -> float:
@@ -73,24 +77,28 @@ class ScopeBelief:
 
     def renew(self, now: float) -> bool:
         """Follow the share that may be used; say whether `limits` have changed."""
+        has_faded = bool(self._believed) and now >= self._told_at + _FADES
+        if has_faded:
+            self.configure(self._configured)
         share = self._capacity.share(now)
         if self._ramp is not None:
             share = min(share, self._ramp.share(now))
         step = 1.0 if share >= 1 else max(_STEP, math.floor(share / _STEP + 1e-9) * _STEP)
         if step == self._shown:
-            return False
+            return has_faded
         self._shown = step
         self._lay_out()
         return True
 
     def changes_at(self, now: float) -> float:
         """Return when `renew` will probably find more to use; infinity if there is all."""
+        fades_at = max(now + _SOON, self._told_at + _FADES) if self._believed else math.inf
         if self._shown >= 1:
-            return math.inf
+            return fades_at
         if self._ramp is not None:
-            return now + _MINUTE
+            return min(now + _MINUTE, fades_at)
         missing = self._shown + _STEP - self._capacity.share(now)
-        return now + max(_SOON, missing / self._recovery * _MINUTE)
+        return min(now + max(_SOON, missing / self._recovery * _MINUTE), fades_at)
 
     def used(self, share: float, now: float) -> None:
         """Note a request that takes this share of a minute."""
@@ -119,11 +127,14 @@ class ScopeBelief:
         present: Mapping[Place, Belief],
         *,
         order: int,
-        now: datetime | None,
+        now: float,
+        now_of_day: datetime | None,
     ) -> tuple[Correction, ...]:
         """Read the headers of an answer; `limits` follow what they say of them."""
-        readings = read_limits(headers, now=now, windows=self._profile.header_windows)
+        readings = read_limits(headers, now=now_of_day, windows=self._profile.header_windows)
         corrections = self._reconciler.observe(readings, beliefs, present, order=order)
+        if corrections:
+            self._told_at = now
         for each in corrections:
             if each.limit is not None and each.limit > 0:
                 self._believed[each.place] = each.limit

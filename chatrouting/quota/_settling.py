@@ -101,7 +101,8 @@ class Settling:
                 reservation.beliefs,
                 room.belief.beliefs(core.ledger.usage(path, now)),
                 order=reservation.order,
-                now=now_of_day,
+                now=now,
+                now_of_day=now_of_day,
             )
             for each in corrections:
                 dimension, seconds = each.place

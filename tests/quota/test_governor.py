@@ -940,6 +940,21 @@ def test_what_no_request_can_have_used_is_not_believed(tokens):
     assert desk.used("concurrency") == 0
 
 
+def test_a_limit_too_low_for_any_request_is_not_believed_for_ever():
+    """With no answer to correct it, nothing would ever go through again. [quota R58]"""
+    profile = provider_profile("openai")
+    desk = Desk(deployment("a", QuotaLimit("total_tokens", 1000), profile=profile))
+    headers = {"x-ratelimit-limit-tokens": "12"}
+    for _ in range(3):
+        desk.governor.observe(desk.take(), headers)
+        desk.clock.advance(100)
+    assert desk.ask().limiter.size == 12
+    assert desk.governor.snapshot().scopes[0].is_lowered
+    desk.clock.advance(500)
+    assert desk.take()
+    assert not desk.governor.snapshot().scopes[0].is_lowered
+
+
 def test_headers_lower_what_is_believed():
     """What somebody else has used of the key is charged. [quota R12, R58, R61]"""
     openai = provider_profile("openai")

@@ -158,6 +158,22 @@ async def test_those_who_wait_are_told_when_a_provider_leaves_more_again(anyio_b
     assert anyio.current_time() - start == pytest.approx(30, abs=1)
 
 
+async def test_those_who_wait_are_told_when_a_lower_limit_has_faded(anyio_backend):
+    """[quota R58, G6]"""
+    profile = provider_profile("openai")
+    slow = TrafficClass(name="slow", max_wait=3000)
+    limit = QuotaLimit("total_tokens", 1000)
+    desk = patient(deployment("a", limit, profile=profile), classes=(slow,))
+    running = desk.fill()
+    begin = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(reserve, desk, "acme", 500)
+        await settled()
+        for each in running[:3]:
+            desk.governor.observe(each, {"x-ratelimit-limit-tokens": "120"})
+    assert anyio.current_time() - begin == pytest.approx(600, abs=1)
+
+
 async def test_those_who_wait_for_a_cold_deployment_are_looked_at_each_minute(anyio_backend):
     """[quota R59, G6]"""
     profile = provider_profile("anthropic").replace(short_windows={})
