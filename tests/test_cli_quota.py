@@ -293,7 +293,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.fixture
-def limits(tmp_path) -> Path:
+def limits(tmp_path: Path) -> Path:
     path = tmp_path / "limits.toml"
     path.write_text(PLAYED, encoding="utf-8")
     return path

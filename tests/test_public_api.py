@@ -27,6 +27,7 @@ PUBLIC = [
     "chatrouting.pool",
     "chatrouting.quota",
     "chatrouting.semantic",
+    "chatrouting.simulation",
     "chatrouting.stream",
     "chatrouting.sync",
     "chatrouting.testing",
