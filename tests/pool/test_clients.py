@@ -809,6 +809,28 @@ async def test_an_endpoint_that_joins_during_a_request_is_not_asked_by_it(anyio_
     assert routes(await ask(client)) == ["new"]
 
 
+@pytest.mark.virtual_time
+async def test_an_endpoint_that_joins_during_a_wait_is_not_asked_by_it(anyio_backend, ask):
+    """The request goes on waiting for those that it knows."""
+    late = Endpoint("new")
+    members = {"a": ScriptedChatClient("a"), "b": ScriptedChatClient("b")}
+    pool = EndpointPool(members, clock=anyio.current_time)
+    for _ in range(2):
+        pool.failed(pool.pick(), RateLimitError("slow down", status_code=429))
+    client = PooledChatClient(pool)
+
+    async with anyio.create_task_group() as group:
+
+        async def join():
+            pool.replace_endpoints([*pool.endpoints, late])
+
+        group.start_soon(join)
+        response = await ask(client)
+
+    assert routes(response) in (["a"], ["b"])
+    assert all(state.in_flight == 0 for state in pool.snapshot())
+
+
 async def test_closing_the_client_leaves_the_pool_open(anyio_backend, ask, serve):
     """A pool is closed by who made it."""
     async with serve({"eastus": [Reply(), Reply()]}) as regions:
