@@ -63,6 +63,11 @@ class ScopeBelief:
         return self._capacity.closed_for(now)
 
     @property
+    def share(self) -> float:
+        """Which part of the limits may be used, by the steps that `renew` has taken."""
+        return self._shown
+
+    @property
     def is_lowered(self) -> bool:
         """Whether less may be used than was configured."""
         return self._shown < 1 or bool(self._believed)

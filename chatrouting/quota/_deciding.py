@@ -28,7 +28,6 @@ from chatrouting.quota.ticket import AdmissionTicket
 
 #: Levels that stay the same wherever the request goes.
 _OWN: Final = frozenset({Level.ORGANISATION, Level.TENANT, Level.TEAM, Level.API_KEY})
-_MINUTE: Final = 60.0
 #: Nobody is told to come back for a slot sooner, seconds.
 _SOON: Final = 0.1
 
@@ -200,8 +199,7 @@ class Deciding:
             # Leases last long; a request that runs has probably ended before.
             ends = min((each.ends_in(now) for each in room.running), default=0.0)
             wait = max(_SOON, min(wait, ends))
-        ahead = room.dispatcher.line.work_ahead(candidate) if room.waiting else 0.0
-        return max(wait, ahead * _MINUTE)
+        return max(wait, room.work_ahead(candidate))
 
     def reason_not_to_queue(
         self, candidate: Candidate, max_wait: float | None, timeout: float | None, now: float

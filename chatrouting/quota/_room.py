@@ -21,6 +21,7 @@ from chatrouting.quota.ledger import Denial, Hold, Ledger
 from chatrouting.quota.limits import TOTAL_TOKENS, BucketKey
 from chatrouting.quota.reservation import Reservation
 
+_MINUTE: Final = 60.0
 #: Names of what binds where no bucket does.
 _CLOSED: Final = "closed by the provider"
 _KEPT: Final = "kept for guarantees"
@@ -161,6 +162,13 @@ class ScopeRoom:
         if self.is_enforced:
             waits.append(self._wait_here(candidate.charges, now))
         return max(waits)
+
+    def work_ahead(self, candidate: Candidate) -> float:
+        """Estimate the seconds that those take who are served before a request."""
+        if not self.waiting:
+            return 0.0
+        # Of what is left of the limits they take a larger part than of all of it.
+        return self.dispatcher.line.work_ahead(candidate) * _MINUTE / self.belief.share
 
     def assured_in(self, candidate: Candidate, now: float) -> float:
         """Return the seconds until its tenant's guarantee covers a request."""

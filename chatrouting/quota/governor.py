@@ -317,8 +317,7 @@ class QuotaGovernor:
             share = core.ledger.headroom(path, candidate.charges, now).share
             if room.belief.closed_for(now) > 0:
                 share = 0.0
-            ahead = room.dispatcher.line.work_ahead(candidate) * 60.0 if room.waiting else 0.0
-            return Headroom(share, max(room.wait(candidate, now), ahead))
+            return Headroom(share, max(room.wait(candidate, now), room.work_ahead(candidate)))
 
     def guarantees(self, deployment: str) -> GuaranteePlan:
         """Say which guarantee each tenant gets of a deployment, by its configured limits."""

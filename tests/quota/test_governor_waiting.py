@@ -370,6 +370,23 @@ async def test_the_wait_of_those_before_counts(anyio_backend):
     assert is_quiet(desk)
 
 
+async def test_the_wait_of_those_before_is_longer_where_the_provider_leaves_less(anyio_backend):
+    """[quota R50, R57]"""
+    waits = []
+    for status in (None, 429):
+        desk = patient()
+        running = desk.fill()
+        if status is not None:
+            running[0].fail(RateLimitError("slow down", status_code=status))
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(reserve, desk, "other")
+            await settled()
+            waits.append(desk.ask("other").wait)
+            group.cancel_scope.cancel()
+    assert waits[1] == pytest.approx(waits[0] / 0.8, rel=0.01)
+
+
 async def test_a_queue_is_bounded(anyio_backend):
     """[quota R50]"""
     small = TrafficClass(name="small", max_queue_items=2, max_wait=500)
