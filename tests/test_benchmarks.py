@@ -35,6 +35,7 @@ def run(*command: str) -> str:
         "pool_selection",
         "pool_simulation",
         "quota_admit",
+        "quota_simulation",
         "semantic_accuracy",
         "semantic_speed",
     ],
