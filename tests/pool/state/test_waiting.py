@@ -354,6 +354,31 @@ async def test_those_who_wait_for_a_probe_hear_of_its_end(anyio_backend):
     assert max(got) <= started + 1.08
 
 
+async def test_an_answer_from_before_a_failure_wakes_nobody(anyio_backend):
+    """[BR-45]: the one that waits for the probe would find no slot."""
+    pool = pool_of("a", "b", probe_concurrency=1)
+    old = take(pool, "a")
+    pool.failed(take(pool, "a"), InternalServerError("broken", status_code=500))
+    throttle(pool, b=100)
+    await anyio.sleep(5)
+    probe = await pool.acquire()
+    times: list[float] = []
+
+    async def ask() -> None:
+        await pool.acquire()
+        times.append(anyio.current_time())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await anyio.sleep(1)
+        pool.succeeded(old)
+        await anyio.sleep(1)
+        assert times == []
+        now = anyio.current_time()
+        pool.succeeded(probe)
+    assert times == [now]
+
+
 async def test_a_probe_that_says_nothing_is_taken_over_by_one_who_waits(anyio_backend):
     """[BR-45]"""
     pool = pool_of("a", "b", probe_concurrency=1)
