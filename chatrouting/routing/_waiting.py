@@ -42,7 +42,7 @@ class JointWait:
         self._targets: list[Target] = []
         self._requests: list[AdmissionRequest] = []
         self._tickets = tickets
-        for target in {id(each[0]): each for each in targets}.values():
+        for target in targets:
             queue = queue_of(target[0])
             if queue is not None:
                 asked = queue.admission_requests(target[2], target[3], is_streaming=is_streaming)

@@ -177,6 +177,13 @@ async def test_the_consumers_time_counts_not_where_nothing_was_output_either(log
     assert attempt.time_to_first_update is None
 
 
+async def test_a_listener_that_does_what_it_should_leaves_no_log(answer, log, caplog):
+    await answer(OrderedFailoverChatClient([ScriptedChatClient("a")], on_routing_update=log))
+
+    assert len(log.attempts) == 1
+    assert caplog.records == []
+
+
 async def test_a_client_whose_stream_was_closed_has_failed(log):
     """The router has taken it for an empty one before it finds that it cannot be gone on with."""
     closed = ResponseStream(Forgetful(refuse).generate())

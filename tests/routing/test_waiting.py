@@ -27,7 +27,7 @@ from chatrouting.errors import (
     RequestTimeoutError,
 )
 from chatrouting.scope import current_scope
-from chatrouting.testing import ScriptedChatClient, fails
+from chatrouting.testing import ScriptedChatClient, fails, runs
 
 REFUSED = AttemptOutcome.REFUSED_LOCALLY
 COMPLETED = AttemptOutcome.COMPLETED
@@ -171,6 +171,26 @@ async def test_a_refused_request_is_invoked_again_where_it_is_admitted_first(ans
     assert a.saw_others_wait == [True]
 
 
+async def test_at_one_desk_a_request_waits_itself(answer):
+    """Rule 18: no task for a request that does not race."""
+    tasks = []
+
+    class Noting(Desk):
+        async def wait_for_admission(self, wanted, tickets, timeout):
+            tasks.append(anyio.get_current_task().id)
+            return await super().wait_for_admission(wanted, tickets, timeout)
+
+    desk = Noting()
+    router = OrderedFailoverChatClient(
+        [a := Gated("a", desk), Gated("b", desk)],
+        on_routing_update=lambda *_: tasks.append(anyio.get_current_task().id),
+    )
+    await asked_while(answer, router, [desk], lambda _: desk.open(a))
+
+    assert len(tasks) == 4
+    assert len(set(tasks)) == 1
+
+
 async def test_several_desks_race_and_one_charges(answer):
     first, second = Desk(), Desk()
     router = OrderedFailoverChatClient([Gated("a", first), b := Gated("b", second)])
@@ -181,18 +201,25 @@ async def test_several_desks_race_and_one_charges(answer):
     assert first.was_cancelled
 
 
-async def test_what_a_second_desk_admits_in_the_same_moment_is_given_back(answer):
+async def test_what_a_second_desk_admits_in_the_same_moment_is_given_back_at_once(answer):
     first, second = Desk(), Desk()
-    router = OrderedFailoverChatClient([a := Gated("a", first), b := Gated("b", second)])
+    held = []
+
+    def look(_):
+        held.append([len(desk.charged) - desk.given_back for desk in (first, second)])
+
+    a = Gated("a", first, ScriptedChatClient(runs(look), "a"))
+    b = Gated("b", second, ScriptedChatClient(runs(look), "b"))
 
     def open_both(_):
         first.open(a)
         second.open(b)
 
+    router = OrderedFailoverChatClient([a, b])
     response = await asked_while(answer, router, [first, second], open_both)
 
-    assert response.text in ("a", "b")
-    assert len(first.charged) + len(second.charged) - first.given_back - second.given_back == 1
+    assert (first.charged, second.charged) == (["a"], ["b"])
+    assert held == [[1, 0] if response.text == "a" else [0, 1]]
 
 
 async def test_a_desk_that_refuses_leaves_the_others_waiting(answer):
@@ -253,6 +280,20 @@ async def test_the_deadline_of_the_request_bounds_the_wait(answer):
     assert anyio.current_time() - started == pytest.approx(3)
     assert desk.timeouts == [pytest.approx(3)]
     assert desk.was_cancelled
+
+
+@pytest.mark.virtual_time
+async def test_no_time_is_left_where_a_hook_has_used_it_up(answer):
+    class Slow(OrderedFailoverChatClient):
+        async def on_routing_update(self, context, attempt, is_terminal):
+            await anyio.sleep(5)
+
+    desk = Desk()
+    options = ChatOptions(routing=RoutingHints(timeout=3.0))
+    with pytest.raises(RequestTimeoutError):
+        await answer(Slow([Gated("a", desk)]), "Hi", options)
+
+    assert desk.timeouts == [0]
 
 
 async def test_without_a_queue_the_last_refusal_is_raised(answer, log):
@@ -439,11 +480,13 @@ async def test_where_all_desks_cancel_themselves_that_is_an_error(anyio_backend,
         await answer(router)
 
 
-async def test_an_error_of_a_desk_is_not_hidden_by_anothers_refusal(answer):
+async def test_an_error_of_a_desk_is_not_hidden_by_anothers_refusal(answer, caplog):
     refusing = Desk(patience=0)
     router = OrderedFailoverChatClient([Gated("a", refusing), Gated("b", Odd(KeyError("desk")))])
     with pytest.raises(KeyError, match="desk"):
         await answer(router)
+
+    assert [each.message for each in caplog.records].count("routing.desk_failed") == 1
 
 
 async def test_a_desk_that_cannot_give_back_costs_no_answer(answer, caplog):
