@@ -13,7 +13,6 @@ from chatrouting.quota._belief import ScopeBelief
 from chatrouting.quota._candidate import Candidate, Grant, Refusal
 from chatrouting.quota._waiters import Waiter
 from chatrouting.quota.assured import AssuredShares
-from chatrouting.quota.buckets import Path
 from chatrouting.quota.decisions import BucketLevel, FundingKind, Limiter
 from chatrouting.quota.dispatch import Blocked, Dispatcher
 from chatrouting.quota.guarantees import GuaranteePlan
@@ -109,8 +108,8 @@ class ScopeRoom:
             denial = self._own_denial(candidate, now)
             return self._blocked(candidate, kept if denial is None else self._of(denial), now)
         before = self.levels(candidate, now) if self._keeps_levels else ()
-        pays_own = not candidate.ticket.has_paid
-        parts = [self._own_part(candidate)] if pays_own else []
+        unpaid = _unpaid(candidate, candidate.own_keys)
+        parts = [(self._ledger.path(unpaid), candidate.own_charges)] if unpaid else []
         if self.is_enforced:
             parts.append((self._ledger.path([self.key]), candidate.charges))
         held = self._ledger.admit_all(parts, now)
@@ -120,9 +119,9 @@ class ScopeRoom:
             return self._blocked(candidate, self._of(held), now)
         candidate.refusal = None
         unenforced: list[Denial] = []
-        own = held[:1] if pays_own else ()
-        if pays_own:
-            own += self._watch(candidate.watched_keys, candidate.own_charges, now, unenforced)
+        own = held[: 1 if unpaid else 0]
+        watched = _unpaid(candidate, candidate.watched_keys)
+        own += self._watch(watched, candidate.own_charges, now, unenforced)
         here = (
             held[-1:]
             if self.is_enforced
@@ -156,9 +155,9 @@ class ScopeRoom:
         """Return the seconds until a request could start."""
         kept = self._kept_from(candidate, self._owner(candidate, now), now)
         waits = [0.0 if kept is None else kept.wait]
-        if not candidate.ticket.has_paid:
-            path, charges = self._own_part(candidate)
-            waits.append(self._ledger.headroom(path, charges, now).wait)
+        if unpaid := _unpaid(candidate, candidate.own_keys):
+            path = self._ledger.path(unpaid)
+            waits.append(self._ledger.headroom(path, candidate.own_charges, now).wait)
         if self.is_enforced:
             waits.append(self._wait_here(candidate.charges, now))
         return max(waits)
@@ -240,15 +239,12 @@ class ScopeRoom:
     def _wait_here(self, charges: Mapping[str, float], now: float) -> float:
         return self._ledger.headroom(self._ledger.path([self.key]), charges, now).wait
 
-    def _own_part(self, candidate: Candidate) -> tuple[Path, Mapping[str, float]]:
-        return self._ledger.path(candidate.own_keys), candidate.own_charges
-
     def _own_denial(self, candidate: Candidate, now: float) -> Denial | None:
         """Ask the principal's buckets alone; nothing is charged."""
-        path, charges = self._own_part(candidate)
-        if candidate.ticket.has_paid or not self._ledger.headroom(path, charges, now).wait:
+        path = self._ledger.path(_unpaid(candidate, candidate.own_keys))
+        if not self._ledger.headroom(path, candidate.own_charges, now).wait:
             return None
-        found = self._ledger.admit(path, charges, now)
+        found = self._ledger.admit(path, candidate.own_charges, now)
         return found if isinstance(found, Denial) else None
 
     def _watch(
@@ -294,3 +290,10 @@ class ScopeRoom:
         if found and not candidate.has_reclaimed:
             candidate.has_reclaimed = True
             max(found, key=lambda each: each.order).is_reclaimed = True
+
+
+def _unpaid(candidate: Candidate, keys: tuple[BucketKey, ...]) -> tuple[BucketKey, ...]:
+    """Return which of these buckets a request has still to pay."""
+    if not candidate.ticket.holds:
+        return keys
+    return tuple(key for key in keys if not candidate.ticket.has_paid(key))

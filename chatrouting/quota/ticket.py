@@ -1,6 +1,6 @@
 """One request, whatever number of deployments it tries.
 
-The buckets of its organisation, tenant, team, key and model profile are charged once. A ticket
+Each bucket of its organisation, tenant, team, key and model profiles is charged once. A ticket
 that somebody keeps for the whole request holds that charge from one attempt to the next; one that
 nobody keeps leaves it to the attempt. It travels in `RequestScope.tickets`, under the governor.
 """
@@ -9,6 +9,7 @@ from typing import final
 
 from chatrouting.options import Principal
 from chatrouting.quota.ledger import Hold
+from chatrouting.quota.limits import BucketKey
 from chatrouting.usage import Usage
 
 
@@ -57,10 +58,9 @@ class AdmissionTicket:
         self.has_run = False
         self.is_over = False
 
-    @property
-    def has_paid(self) -> bool:
-        """Whether the next attempt need not pay the principal's buckets."""
-        return bool(self.holds) and not self.is_lent
+    def has_paid(self, key: BucketKey) -> bool:
+        """Say whether the next attempt need not pay a bucket."""
+        return not self.is_lent and any(key in hold.path.keys for hold in self.holds)
 
     def is_of_account(self, other: "AdmissionTicket") -> bool:
         """Say whether another ticket is on the same account, and of the same class."""
@@ -71,16 +71,15 @@ class AdmissionTicket:
         """Let an attempt use the charge, unless another one does; say whether it may.
 
         Args:
-            paid: By the attempt, which is the charge if there is none yet.
+            paid: By the attempt: all of the charge, or for the profile of another model.
         """
         if not self.is_kept or self.is_lent:
             return False
         self.is_lent = True
-        self.holds = self.holds or paid
+        self.holds += paid
         return True
 
     def take_back(self, paid: tuple[Hold, ...]) -> None:
         """Undo `lend`, for an attempt that never began."""
         self.is_lent = False
-        if paid:
-            self.holds = ()
+        self.holds = tuple(hold for hold in self.holds if hold not in paid)

@@ -530,6 +530,27 @@ def test_a_ticket_that_has_paid_is_asked_for_the_deployment_alone():
     assert desk.used(level="tenant") == 100
 
 
+def test_a_ticket_pays_for_every_model_profile_that_it_tries():
+    """Or a failover would pass by the ceiling of the second one. [quota R33, R37]"""
+    large, small = (keys_of(model_profile=name)[0] for name in ("large", "small"))
+    desk = Desk(
+        deployment("a", OUTPUT, model_profile="large"),
+        deployment("b", OUTPUT, model_profile="small"),
+        ceilings={ACME: ceiling(400), large: ceiling(400), small: ceiling(150)},
+    )
+    ticket = desk.ticket(is_kept=True)
+    for name in "ab":
+        desk.governor.try_reserve(desk.quote(100, name), ticket).fail(APIConnectionError("gone"))
+    assert desk.used(level="model_profile") == 200
+    assert desk.used(level="tenant") == 100
+    denial = desk.governor.try_reserve(desk.quote(100, "b"), desk.ticket(is_kept=True))
+    assert denial.limiter.key == small
+    assert isinstance(desk.governor.try_reserve(desk.quote(100, "b"), ticket), Reservation)
+    desk.governor.close_ticket(ticket, Usage(input_tokens=1, output_tokens=10))
+    assert desk.used(level="model_profile") == 20
+    assert desk.used(level="tenant") == 10
+
+
 def test_attempts_that_race_pay_for_themselves():
     """[quota R33]"""
     desk = Desk(ceilings={ACME: ceiling(400)})
