@@ -213,7 +213,8 @@ class QuotaGovernor:
 
         Args:
             ticket: Of the request that is over.
-            usage: What it used; None: what its attempts have reported.
+            usage: What it used; None: what its attempts have reported, and one that still runs
+                will report at its end.
         """
         self._settling.close(ticket, usage)
 
