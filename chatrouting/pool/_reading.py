@@ -34,7 +34,7 @@ class Given:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Member:
+class Draft:
     """An endpoint in the making.
 
     Attributes:
@@ -52,7 +52,7 @@ class Member:
         return Endpoint(id_, **self.fields, source=tuple(dict.fromkeys(self.origins.values())))
 
 
-def read_member(given: Given, naming: Naming, variable: str, suffix: str) -> Member | None:
+def read_member(given: Given, naming: Naming, variable: str, suffix: str) -> Draft | None:
     """Read a member of a pool.
 
     Args:
@@ -74,7 +74,7 @@ def read_member(given: Given, naming: Naming, variable: str, suffix: str) -> Mem
         return None
     url = _read_url(given, naming, variable)
     tuning = read_tuning(given.env, naming, suffix)
-    member = Member(tuning.fields, {"url": variable, **tuning.origins}, [])
+    member = Draft(tuning.fields, {"url": variable, **tuning.origins}, [])
     member.fields.update(
         url=url.url,
         provider=naming.provider,
@@ -121,7 +121,7 @@ def _read_auth(
     return Identity(given.credential)
 
 
-def _set_deployment(given: Given, variable: str, url: SplitURL, member: Member) -> None:
+def _set_deployment(given: Given, variable: str, url: SplitURL, member: Draft) -> None:
     if url.deployment is not None:
         member.origins["deployment"] = variable
     elif given.deployment is None:
@@ -131,7 +131,7 @@ def _set_deployment(given: Given, variable: str, url: SplitURL, member: Member) 
     member.fields["deployment"] = url.deployment or given.deployment
 
 
-def _set_version(given: Given, variable: str, url: SplitURL, member: Member) -> None:
+def _set_version(given: Given, variable: str, url: SplitURL, member: Draft) -> None:
     standard = given.env.first(["OPENAI_API_VERSION"])
     if url.api_version is not None:
         member.origins["api_version"], version = variable, url.api_version
@@ -147,7 +147,7 @@ def _set_version(given: Given, variable: str, url: SplitURL, member: Member) -> 
     member.fields["api_version"] = version
 
 
-def _set_model(given: Given, naming: Naming, suffix: str, member: Member) -> None:
+def _set_model(given: Given, naming: Naming, suffix: str, member: Draft) -> None:
     names = naming.variables("MODEL", suffix)
     model = given.env.first(names)
     if model is not None:

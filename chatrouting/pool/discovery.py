@@ -20,7 +20,7 @@ from chatrouting.pool._grammar import (
     name_pool,
 )
 from chatrouting.pool._overrides import read_overrides
-from chatrouting.pool._reading import Given, Member, read_member
+from chatrouting.pool._reading import Given, Draft, read_member
 from chatrouting.pool._regions import KNOWN_REGIONS, read_regions
 from chatrouting.pool._settings import Environment, SettingError
 from chatrouting.pool.diagnostics import Diagnostics, Discovery, Finding
@@ -127,7 +127,7 @@ class _Search:
     def __init__(self, naming: Naming, given: Given) -> None:
         self._naming = naming
         self._given = given
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, Draft] = {}
         self._skipped: list[Finding] = []
         self._remarks: list[Finding] = []
         self._unmatched: tuple[str, ...] = ()
