@@ -20,7 +20,7 @@ from chatrouting.pool._grammar import (
     name_pool,
 )
 from chatrouting.pool._overrides import read_overrides
-from chatrouting.pool._reading import Given, Draft, read_member
+from chatrouting.pool._reading import Draft, Given, read_member
 from chatrouting.pool._regions import KNOWN_REGIONS, read_regions
 from chatrouting.pool._settings import Environment, SettingError
 from chatrouting.pool.diagnostics import Diagnostics, Discovery, Finding
