@@ -184,6 +184,21 @@ async def test_a_listener_that_does_what_it_should_leaves_no_log(answer, log, ca
     assert caplog.records == []
 
 
+@pytest.mark.virtual_time
+async def test_nested_routers_share_the_two_seconds_of_a_cancelled_request(answer):
+    """Rule 13: one limit for the request, not one for each router."""
+
+    class Slow(OrderedFailoverChatClient):
+        async def on_routing_update(self, context, attempt, is_terminal):
+            await anyio.sleep_forever()
+
+    router = Slow([Slow([Forgetful(anyio.sleep_forever)])])
+    with anyio.CancelScope(deadline=anyio.current_time() + 1):
+        await answer(router)
+
+    assert anyio.current_time() == pytest.approx(3)
+
+
 async def test_a_client_whose_stream_was_closed_has_failed(log):
     """The router has taken it for an empty one before it finds that it cannot be gone on with."""
     closed = ResponseStream(Forgetful(refuse).generate())
