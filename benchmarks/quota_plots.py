@@ -22,7 +22,7 @@ OFFERED = "offered"
 LIMIT = "provider's limit"
 OURS = "governor: admitted"
 RETRIES = "SDK retries: answered"
-IN_LIMITS = "in a minute, in limits"
+IN_LIMITS = "last minute, in limits"
 
 
 def newest() -> Saved:
@@ -92,7 +92,7 @@ def refunds(samples: Saved) -> Panel:
     """Return how far limiters that give back go beyond the limit."""
     saved = samples["refunds"]
     width, series = saved["width"], saved["series"]
-    names = ("bucket with refunds", "bucket without", OURS)
+    names = ("bucket with refunds", "bucket, no refunds", OURS)
     lines = [
         course(name, points, width, colour, is_bold=colour == BLUE)
         for name, points, colour in zip(names, series.values(), (PINK, ORANGE, BLUE), strict=True)
