@@ -967,9 +967,11 @@ def test_a_limit_too_low_for_any_request_is_not_believed_for_ever():
     desk = Desk(deployment("a", QuotaLimit("total_tokens", 1000), profile=profile))
     headers = {"x-ratelimit-limit-tokens": "12"}
     for _ in range(3):
-        desk.governor.observe(desk.take(), headers)
+        last = desk.take()
+        desk.governor.observe(last, headers)
         desk.clock.advance(100)
     assert desk.ask().limiter.size == 12
+    desk.governor.observe(last, {"date": "today"})  # confirms nothing
     assert desk.governor.snapshot().scopes[0].is_lowered
     desk.clock.advance(500)
     assert desk.take()

@@ -593,6 +593,29 @@ async def test_a_ticket_is_lent_when_room_is_granted_and_not_when_that_is_told(
     assert desk.used("requests", "tenant") == 2
 
 
+@pytest.mark.parametrize("has_paid", [False, True])
+async def test_a_ticket_is_taken_back_from_a_grant_that_comes_too_late(anyio_backend, has_paid):
+    """With what was paid for it, and not with what had been paid before. [quota R29, R51]"""
+    (acme,) = keys_of(Principal(tenant="acme"))
+    two = QuotaLimit("concurrency", 2)
+    ceilings = {acme: BucketLimits((two,))}
+    desk = patient(deployment("a", SLOTS), deployment("b"), ceilings=ceilings)
+    busy, ticket = desk.take("other"), desk.ticket(is_kept=True)
+    if has_paid:
+        desk.governor.try_reserve(desk.quote(name="b"), ticket).settle()
+    async with anyio.create_task_group() as group:
+        group.start_soon(desk.governor.reserve, desk.quote(), ticket)
+        await settled()
+        group.cancel_scope.cancel()
+        desk.governor.update_limits(deployments={"a": BucketLimits((two,))})
+    assert not ticket.is_lent
+    assert desk.used("concurrency", "tenant") == len(ticket.holds) == int(has_paid)
+    desk.governor.close_ticket(ticket)
+    busy.settle()
+    assert desk.used("concurrency", "tenant") == desk.used("concurrency") == 0
+    assert is_quiet(desk)
+
+
 async def test_one_slot_is_asked_back_for_one_that_waits(anyio_backend):
     """Of those that borrow, the youngest that may be cut off. [quota R43, G7]"""
     batch = TrafficClass(name="batch", is_preemptible=True, may_use_guarantee=False, max_wait=500)
