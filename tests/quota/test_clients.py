@@ -29,6 +29,7 @@ from chatrouting.errors import (
     RateLimitError,
     RequestTimeoutError,
 )
+from chatrouting.messages import as_messages
 from chatrouting.quota.classes import Pressure, TrafficClass
 from chatrouting.quota.clients import QuotaChatClient
 from chatrouting.quota.decisions import DecisionOutcome
@@ -36,6 +37,7 @@ from chatrouting.quota.guarantees import TenantContract
 from chatrouting.quota.limits import BucketKey, BucketLimits, Level, QuotaLimit
 from chatrouting.quota.profiles import provider_profile
 from chatrouting.quota.tenants import TenantQuotaClient
+from chatrouting.scope import carrying_tickets
 from chatrouting.testing import (
     ScriptedChatClient,
     fails,
@@ -343,6 +345,26 @@ async def test_if_all_deny_the_request_waits_for_all_and_pays_once(anyio_backend
 
 
 @pytest.mark.virtual_time
+async def test_parts_of_a_request_that_race_do_not_drop_each_others_admission(anyio_backend):
+    """They share its tickets; what nobody takes is given back. [quota R29]"""
+    desk = desk_for(*(deployment(name, OUTPUT, SLOTS) for name in "abc"))
+    clients = [QuotaChatClient(answering(), desk.governor, name) for name in "abc"]
+    tickets = {}
+    for client in clients:
+        [asked] = client.admission_requests(as_messages("Hi"), ASKED, is_streaming=False)
+        await asked.desk.wait_for_admission([asked.wanted], tickets, None)
+    with carrying_tickets(tickets):
+        for client in clients[:2]:
+            await client.get_response("Hi", ASKED)
+    assert len(desk.log) == 2
+    assert open_requests(desk) == 1
+    desk.governor.desk.give_back(tickets)
+    desk.governor.desk.give_back(tickets)
+    assert open_requests(desk) == 0
+    assert desk.log[-1].settlement.was_sent is False
+    assert tickets == {}
+
+
 async def test_a_class_that_stays_waits_where_it_is(anyio_backend):
     desk = desk_for(deployment("a", SLOTS), deployment("b", SLOTS), clock=anyio.current_time)
     held = desk.take()
