@@ -47,6 +47,7 @@ from chatrouting.pool import (
     PoolPolicy,
     endpoint_of,
 )
+from chatrouting.testing import ManualClock
 from chatrouting.testing.provider_server import Gate, ProviderServer, Reply
 from chatrouting.testing.scripted import ScriptedChatClient, fails, update
 
@@ -989,3 +990,30 @@ async def test_commit_on_update_hands_out_the_first_update_of_any_kind(anyio_bac
             await anext(stream)
 
     assert len(stream.attempts) == 1
+
+
+async def test_one_probe_reaches_a_member_that_failed_and_the_others_go_elsewhere(
+    anyio_backend, serve
+):
+    """Judged by what the servers count, not by what the pool says of itself. [BR-45] [BR-46]"""
+    clock, gate = ManualClock(), Gate()
+    replies = {
+        "eastus": [Reply(status=500), Reply(gates={"headers": gate}), Reply("back")],
+        "westus": Reply("elsewhere"),
+    }
+    policy = PoolPolicy(probe_concurrency=1)
+    async with serve(replies, facts=TIERS, policy=policy, clock=clock) as regions:
+        client = PooledChatClient(regions.pool)
+        assert (await client.get_response("Hi")).text == "elsewhere"
+        clock.advance(60)
+        async with anyio.create_task_group() as group:
+            for _ in range(50):
+                group.start_soon(client.get_response, "Hi")
+            await gate.reached()
+            while regions.counts["westus"] < 50:
+                await checkpoint()
+            assert regions.counts == {"eastus": 2, "westus": 50}
+            group.cancel_scope.cancel()
+
+        assert (await client.get_response("Hi")).text == "back"
+        assert regions.counts == {"eastus": 3, "westus": 50}
