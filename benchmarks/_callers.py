@@ -14,7 +14,15 @@ from typing import Any, Final, TypeAlias, final
 from _virtual import Counts, Region, Steps, Task, Time
 
 from chatrouting.errors import AuthenticationError, ChatClientError, NoEndpointAvailableError
-from chatrouting.pool import Cooling, Endpoint, EndpointPool, PoolPolicy, Ticket, Verdict
+from chatrouting.pool import (
+    Cooling,
+    Endpoint,
+    EndpointMode,
+    EndpointPool,
+    PoolPolicy,
+    Ticket,
+    Verdict,
+)
 
 #: The SDK's own numbers: openai 3.57, `_constants.py`.
 _SDK_RETRIES: Final = 2
@@ -172,5 +180,5 @@ class Pooled(Caller):
 
 def _endpoint(region: Region) -> Endpoint:
     if region.is_reserved:
-        return Endpoint(str(region.place), mode="ptu")
-    return Endpoint(str(region.place), mode="payg", priority=2)
+        return Endpoint(str(region.place), mode=EndpointMode.PTU)
+    return Endpoint(str(region.place), mode=EndpointMode.PAYG, priority=2)

@@ -12,7 +12,7 @@ from chatrouting.testing.provider_server import ProviderServer, Reply, ToolCall
 USER: Any = {"role": "user", "content": "Hello"}
 JsonObject = dict[str, Any]
 Good = list[JsonObject]
-Bad = list[tuple[str, JsonObject]]  #: The rule, and a body that breaks it.
+Bad = list[tuple[str, Any]]  #: The rule, and a body that breaks it.
 
 
 def chat(*messages: JsonObject, **fields: Any) -> JsonObject:
