@@ -12,14 +12,15 @@ from typing import Final, final
 
 from chatrouting._core_lock import CoreLock
 from chatrouting.errors import ConfigurationError
+from chatrouting.quota import _checks
 from chatrouting.quota._belief import ScopeBelief
 from chatrouting.quota._candidate import Candidate, Grant
 from chatrouting.quota._room import ScopeRoom
 from chatrouting.quota.capacity import AdaptiveSettings
 from chatrouting.quota.classes import TrafficClass
 from chatrouting.quota.decisions import Decision
-from chatrouting.quota.deployments import QuotaDeployment
-from chatrouting.quota.guarantees import GuaranteePlan, TenantContract, plan
+from chatrouting.quota.deployments import QuotaDeployment, check_limits
+from chatrouting.quota.guarantees import GuaranteePlan, TenantContract, check_contracts, plan
 from chatrouting.quota.ledger import Ledger
 from chatrouting.quota.limits import BucketKey, BucketLimits, Level, ProviderScope, keys_of
 from chatrouting.quota.metrics import QuotaMetrics
@@ -29,6 +30,10 @@ _logger = logging.getLogger(__name__)
 #: Called with each decision when it is complete, from whatever thread completes it.
 DecisionListener = Callable[[Decision], object]
 
+_SUCH_AS: Final = {
+    "ceilings": 'keys_of(Principal(tenant="acme"))[-1]',
+    "default_ceilings": "Level.TENANT",
+}
 _NO_CONTRACT: Final = TenantContract()
 
 
@@ -67,6 +72,12 @@ class GovernorCore:
         lease: float,
         epoch: float,
     ) -> None:
+        _checks.check_flag("shadow", is_shadow)
+        _checks.check_kind("adaptive", adaptive, AdaptiveSettings, "AdaptiveSettings")
+        _checks.check_number("cold_share", cold_share, above=0, most=1)
+        check_contracts(contracts)
+        _check_ceilings("ceilings", ceilings)
+        _check_ceilings("default_ceilings", default_ceilings)
         self.lock = CoreLock()
         self.clock = clock
         self.lease = lease
@@ -76,7 +87,6 @@ class GovernorCore:
         self.contracts = dict(contracts)
         self.ledger = Ledger(self._limits_of, lease=lease, epoch=epoch)
         self.rooms: dict[ProviderScope, ScopeRoom] = {}
-        _check_ceilings([*(key.level for key in ceilings), *default_ceilings])
         self._ceilings = dict(ceilings)
         self._default_ceilings = dict(default_ceilings)
         self._pool_share = pool_share
@@ -98,7 +108,7 @@ class GovernorCore:
         """
         try:
             return self.deployments[name]
-        except KeyError:
+        except (KeyError, TypeError):  # what cannot be hashed is no name
             raise ConfigurationError(
                 f"deployment {name!r} has no limits in this governor; it governs "
                 f"{', '.join(map(repr, self.deployments))}. Add it, with its limits."
@@ -112,7 +122,7 @@ class GovernorCore:
         """
         try:
             return self.classes[name]
-        except KeyError:
+        except (KeyError, TypeError):
             raise ConfigurationError(
                 f"request class {name!r} is none of {', '.join(map(repr, self.classes))}; add a "
                 "TrafficClass of that name to the governor."
@@ -262,7 +272,11 @@ class GovernorCore:
             ConfigurationError: If guarantees exceed what there is, or the limits of one scope are
                 given twice and differ.
         """
-        _check_ceilings([key.level for key in ceilings])
+        _checks.check_mapping(
+            "deployments", limits, str, BucketLimits, "BucketLimits for each name of a deployment"
+        )
+        _check_ceilings("ceilings", ceilings, is_change=True)
+        check_contracts(contracts)
         by_scope = self._by_scope(limits)
         before, self.contracts = self.contracts, {**self.contracts, **contracts}
         deployments = {
@@ -293,6 +307,7 @@ class GovernorCore:
         Raises:
             ConfigurationError: If something watched is neither a level nor a bucket.
         """
+        _checks.check_flag("shadow", is_shadow)
         self._watched = _checked(watched)
         self._is_shadow = is_shadow
         for key, room in self._scopes.items():
@@ -345,17 +360,32 @@ class GovernorCore:
 
 def _checked(watched: Collection[Level | BucketKey]) -> frozenset[Level | BucketKey]:
     # A level is a text and a key is a tuple: either by itself would be taken apart, in silence.
-    is_one = isinstance(watched, str | BucketKey)
-    if is_one or not all(isinstance(each, Level | BucketKey) for each in watched):
-        raise ConfigurationError(
-            f"watched is {watched!r}; expected levels and bucket keys, such as [Level.TENANT]."
-        )
-    return frozenset(watched)
+    expected = "levels and bucket keys, such as [Level.TENANT]"
+    if isinstance(watched, BucketKey):
+        raise ConfigurationError(f"watched is {watched!r}; expected {expected}.")
+    return frozenset(_checks.check_each("watched", watched, (Level, BucketKey), expected))
 
 
-def _check_ceilings(levels: Iterable[Level]) -> None:
-    if Level.DEPLOYMENT in levels:
-        raise ConfigurationError(
-            "a ceiling is given for a deployment, whose limits are its own; write them into its "
-            "QuotaDeployment, or change them by update_limits(deployments=...)."
-        )
+def _check_ceilings(
+    name: str,
+    ceilings: Mapping[BucketKey, BucketLimits | None] | Mapping[Level, BucketLimits],
+    *,
+    is_change: bool = False,
+) -> None:
+    """Refuse ceilings that no request would ever meet."""
+    _checks.check_kind(name, ceilings, Mapping, "BucketLimits for each bucket")
+    expected = BucketKey if name == "ceilings" else Level
+    for key, limits in ceilings.items():
+        if not isinstance(key, expected):
+            raise ConfigurationError(
+                f"{name} has the key {key!r}; expected a {expected.__name__}, such as "
+                f"{_SUCH_AS[name]}."
+            )
+        level = key.level if isinstance(key, BucketKey) else key
+        if level == Level.DEPLOYMENT:
+            raise ConfigurationError(
+                "a ceiling is given for a deployment, whose limits are its own; write them into "
+                "its QuotaDeployment, or change them by update_limits(deployments=...)."
+            )
+        if limits is not None or not is_change:
+            check_limits(f"ceiling of {key}", limits)

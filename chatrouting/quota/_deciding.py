@@ -7,6 +7,7 @@ from random import getrandbits
 from typing import Any, Final, final
 
 from chatrouting.quota._candidate import Candidate, Grant, Refusal
+from chatrouting.quota._checks import check_kind
 from chatrouting.quota._core import GovernorCore
 from chatrouting.quota._room import ScopeRoom
 from chatrouting.quota.charging import OUTPUT_CAP
@@ -58,7 +59,15 @@ class Deciding:
         self._settler = settler
 
     def candidate(self, quote: Quote, ticket: AdmissionTicket) -> Candidate:
-        """Return a request at the deployment that it was quoted for."""
+        """Return a request at the deployment that it was quoted for.
+
+        Raises:
+            ConfigurationError: If there is no such deployment, or one of them is something else.
+        """
+        check_kind("a quote", quote, Quote, "a Quote; `QuotaGovernor.quote` makes one")
+        check_kind(
+            "ticket", ticket, AdmissionTicket, "a ticket; `QuotaGovernor.open_ticket` makes one"
+        )
         core = self._core
         deployment = core.deployment(quote.route.deployment)
         traffic = core.traffic(ticket.request_class)

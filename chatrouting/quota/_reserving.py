@@ -6,7 +6,9 @@ The only file of the governor that awaits anything, and never under the lock.
 from collections.abc import Sequence
 from typing import final
 
+from chatrouting.errors import ConfigurationError
 from chatrouting.quota._candidate import Candidate
+from chatrouting.quota._checks import check_each
 from chatrouting.quota._core import GovernorCore
 from chatrouting.quota._deciding import Deciding, refusal_of
 from chatrouting.quota._waiters import Waiter
@@ -39,17 +41,22 @@ class Reserving:
 
     async def reserve(
         self,
-        quotes: Sequence[Quote],
+        quotes: Quote | Sequence[Quote],
         ticket: AdmissionTicket,
         *,
         max_wait: float | None,
         time_left: float | None,
         can_reroute: bool,
     ) -> Reservation | Decision:
-        """Reserve at one of several deployments, and wait for that if the class allows it."""
+        """Reserve at one of several deployments, and wait for that if the class allows it.
+
+        Raises:
+            ConfigurationError: If there is no quote, or a deployment is not governed here.
+        """
+        asked = (quotes,) if isinstance(quotes, Quote) else _checked(quotes)
         with self._core.lock:
             since = self._core.clock()
-            candidates = [self._deciding.candidate(each, ticket) for each in quotes]
+            candidates = [self._deciding.candidate(each, ticket) for each in asked]
             found = self._at_once(candidates, since)
             if found is not None:
                 return found
@@ -155,6 +162,17 @@ class Reserving:
         }
         may = [each for each, reason in reasons.items() if reason is None]
         return may, reasons[self._deciding.soonest(candidates, now)]
+
+
+def _checked(quotes: Sequence[Quote]) -> Sequence[Quote]:
+    expected = "a Quote of each deployment that may answer"
+    found = check_each("quotes", quotes, Quote, expected)
+    if not found:
+        raise ConfigurationError(
+            f"quotes is {quotes!r}, and there is nowhere to reserve; expected {expected}, one at "
+            "least."
+        )
+    return found
 
 
 def _longest(

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, final
 
-from chatrouting.errors import ConfigurationError
+from chatrouting.quota._checks import check_number
 from chatrouting.quota.throttle import Throttle, ThrottleKind
 
 #: Seconds for which a quota stays closed where waiting helps only after a time that nobody tells.
@@ -38,11 +38,7 @@ class AdaptiveSettings:
             ("recovery_per_minute", self.recovery_per_minute, 60.0),
             ("least", self.least, 1.0),
         ):
-            if not 0 < value <= most:
-                raise ConfigurationError(
-                    f"{name} of adaptive settings is {value!r}; expected more than 0, "
-                    f"at most {most:.3g}."
-                )
+            check_number(f"{name} of adaptive settings", value, above=0, most=most)
 
 
 @final

@@ -5,7 +5,6 @@ how deep they may queue, whether they may use what others leave, and what is tri
 in which order. Values only; the defaults are those of the four kinds that most services have.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +13,7 @@ from typing import Final, final
 
 from chatrouting.errors import ConfigurationError
 from chatrouting.options import check_count
+from chatrouting.quota._checks import check_each, check_flag, check_number, check_text
 
 
 class Pressure(StrEnum):
@@ -66,40 +66,35 @@ class TrafficClass:
     min_output_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.name:
-            raise ConfigurationError("a traffic class has no name; give it one.")
-        self._check("weight", self.weight, above_zero=True)
-        self._check("max_wait", self.max_wait)
-        self._check("max_queue_items", self.max_queue_items)
+        check_text("name of a traffic class", self.name)
+        of_this = f"of traffic class {self.name!r}"
+        check_number(f"weight {of_this}", self.weight, above=0)
+        check_number(f"max_wait {of_this}", self.max_wait)
+        check_number(f"max_queue_items {of_this}", self.max_queue_items)
+        for name in ("is_control", "may_use_guarantee", "may_borrow", "is_preemptible"):
+            check_flag(f"{name} {of_this}", getattr(self, name))
         if self.max_queue_tokens is not None:
             check_count("max_queue_tokens", self.max_queue_tokens)
         if self.min_output_tokens is not None:
             check_count("min_output_tokens", self.min_output_tokens)
         if self.borrowed_max_stream is not None:
-            self._check("borrowed_max_stream", self.borrowed_max_stream, above_zero=True)
-        object.__setattr__(self, "on_pressure", self._steps())
+            check_number(f"borrowed_max_stream {of_this}", self.borrowed_max_stream, above=0)
+        if self.downgrade_profile is not None:
+            check_text(f"downgrade_profile {of_this}", self.downgrade_profile)
+        object.__setattr__(self, "on_pressure", self._steps(of_this))
 
     def allows(self, step: Pressure) -> bool:
         """Say whether a step may be tried at all."""
         return step in self.on_pressure
 
-    def _check(self, name: str, value: float, *, above_zero: bool = False) -> None:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and math.isfinite(value) and (value > 0 or (value == 0 and not above_zero)):
-            return
-        least = "more than 0" if above_zero else "at least 0"
-        raise ConfigurationError(
-            f"{name} of traffic class {self.name!r} is {value!r}; expected a finite number, "
-            f"{least}."
-        )
-
-    def _steps(self) -> tuple[Pressure, ...]:
+    def _steps(self, of_this: str) -> tuple[Pressure, ...]:
+        name, expected = f"on_pressure {of_this}", f"some of {', '.join(Pressure)}"
+        given = check_each(name, self.on_pressure, str, expected)
         try:
-            steps = tuple(Pressure(step) for step in self.on_pressure)
+            steps = tuple(Pressure(step) for step in given)
         except ValueError as error:
             raise ConfigurationError(
-                f"on_pressure of traffic class {self.name!r} is {self.on_pressure!r}; expected "
-                f"some of {', '.join(Pressure)}."
+                f"{name} is {self.on_pressure!r}; expected {expected}."
             ) from error
         if Pressure.REJECT in steps:
             steps = steps[: steps.index(Pressure.REJECT)]
@@ -163,10 +158,10 @@ def by_name(classes: Iterable[TrafficClass]) -> Mapping[str, TrafficClass]:
     """Return the classes by their names.
 
     Raises:
-        ConfigurationError: If two have one name.
+        ConfigurationError: If two have one name, or something is no class.
     """
     found: dict[str, TrafficClass] = {}
-    for each in classes:
+    for each in check_each("classes", classes, TrafficClass, "TrafficClass objects"):
         if each.name in found:
             raise ConfigurationError(
                 f"traffic class {each.name!r} is given twice; names must be unique."

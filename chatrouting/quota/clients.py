@@ -24,6 +24,7 @@ from chatrouting.errors import (
 )
 from chatrouting.messages import ChatMessage, MessagesInput, as_messages
 from chatrouting.options import ChatOptions, check_timeout
+from chatrouting.quota._checks import check_kind
 from chatrouting.quota.admissions import Wanted
 from chatrouting.quota.classes import Pressure
 from chatrouting.quota.decisions import Decision
@@ -73,13 +74,13 @@ class QuotaChatClient(DelegatingChatClient):
             max_wait: Longest wait, seconds, below what the class allows.
 
         Raises:
-            TypeError: If `inner` or `governor` is None.
+            TypeError: If `inner`, `governor` or `deployment` is None.
             ConfigurationError: If the governor knows no such deployment, a client inside holds the
                 same quota already, or an argument is out of range.
         """
         super().__init__(inner)
-        if governor is None:
-            raise TypeError("governor is None; expected a QuotaGovernor.")
+        check_kind("governor", governor, QuotaGovernor, "a QuotaGovernor")
+        check_kind("deployment", deployment, str, "the name of a deployment")
         if deployment not in governor.deployments:
             known = ", ".join(repr(name) for name in governor.deployments)
             raise ConfigurationError(

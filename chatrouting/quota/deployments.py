@@ -7,6 +7,8 @@ from typing import final
 
 from chatrouting._frozen import FrozenDict
 from chatrouting.errors import ConfigurationError
+from chatrouting.options import check_count
+from chatrouting.quota._checks import check_each, check_kind, check_text
 from chatrouting.quota.charging import admission_costs
 from chatrouting.quota.estimate import QuoteTarget
 from chatrouting.quota.fairness import dominant_share
@@ -15,7 +17,9 @@ from chatrouting.quota.limits import (
     OUTPUT_TOKENS,
     TOTAL_TOKENS,
     BucketLimits,
+    ChargePolicy,
     ProviderScope,
+    QuotaLimit,
 )
 from chatrouting.quota.profiles import ProviderProfile
 from chatrouting.quota.quote import Quote
@@ -50,6 +54,16 @@ class QuotaDeployment:
     capacity: Mapping[str, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_text("name of a deployment", self.name)
+        of_this = f"of deployment {self.name!r}"
+        check_kind(f"scope {of_this}", self.scope, ProviderScope, "a ProviderScope")
+        check_kind(f"profile {of_this}", self.profile, ProviderProfile, "a ProviderProfile")
+        check_limits(f"limits {of_this}", self.limits)
+        check_kind(f"model_profile {of_this}", self.model_profile, str, "a text")
+        if self.model is not None:
+            check_text(f"model {of_this}", self.model)
+        if self.maximum_output_tokens is not None:
+            check_count("maximum_output_tokens", self.maximum_output_tokens)
         # Here and not at each request, of which every one asks twice.
         object.__setattr__(self, "capacity", FrozenDict(capacity_of(self.limits)))
 
@@ -81,6 +95,19 @@ class QuotaDeployment:
         """
         held = {CONCURRENCY: costs.get(CONCURRENCY, 0.0) * quote.duration.value}
         return dominant_share({**costs, **held}, self.capacity)
+
+
+def check_limits(name: str, value: object) -> None:
+    """Refuse what are no limits of a bucket.
+
+    Raises:
+        TypeError: If it is None.
+        ConfigurationError: If it is something else.
+    """
+    check_kind(name, value, BucketLimits, "BucketLimits")
+    if isinstance(value, BucketLimits):
+        check_each(name, value.limits, QuotaLimit, "QuotaLimits in BucketLimits")
+        check_kind(f"policy of the {name}", value.policy, ChargePolicy, "a ChargePolicy")
 
 
 def capacity_of(limits: BucketLimits) -> dict[str, float]:
@@ -117,8 +144,10 @@ def by_name(deployments: Iterable[QuotaDeployment]) -> dict[str, QuotaDeployment
     """Return deployments by their names.
 
     Raises:
-        ConfigurationError: If two have one name, or one scope but not the same limits.
+        ConfigurationError: If two have one name, or one scope but not the same limits, or
+            something is no deployment.
     """
+    deployments = check_each("deployments", deployments, QuotaDeployment, "QuotaDeployment objects")
     found: dict[str, QuotaDeployment] = {}
     limits: dict[ProviderScope, QuotaDeployment] = {}
     for each in deployments:

@@ -16,6 +16,7 @@ from anyio import to_thread
 from chatrouting.errors import ConfigurationError
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, check_count
+from chatrouting.quota._checks import check_number, is_number
 from chatrouting.quota.accuracy import AccuracyTally, EstimateAccuracy
 from chatrouting.quota.histogram import DecayedHistogram
 from chatrouting.quota.history import RecentlyUsed, RouteHistory
@@ -102,14 +103,13 @@ class Estimator:
         Raises:
             ConfigurationError: If a number is out of range.
         """
-        if not 0 < coverage < 1:
+        if not (is_number(coverage) and 0 < coverage < 1):
             raise ConfigurationError(
                 f"coverage is {coverage!r}; expected a share of requests, more than 0, less than 1."
             )
-        if not 0 < default_duration < math.inf:
-            raise ConfigurationError(
-                f"default_duration is {default_duration!r}; expected seconds, more than 0."
-            )
+        check_number("default_duration", default_duration, above=0)
+        if counter is not None and not callable(getattr(counter, "count", None)):
+            raise ConfigurationError(f"counter is {counter!r}; expected a TokenCounter.")
         check_count("default_output_tokens", default_output_tokens)
         check_count("minimum_samples", minimum_samples)
         check_count("maximum_routes", maximum_routes)

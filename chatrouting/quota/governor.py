@@ -28,6 +28,13 @@ from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions, Principal, check_timeout
 from chatrouting.quota import classes as traffic_classes
 from chatrouting.quota import deployments as known_deployments
+from chatrouting.quota._checks import (
+    check_function,
+    check_kind,
+    check_number,
+    check_principal,
+    check_request,
+)
 from chatrouting.quota._core import DecisionListener, GovernorCore
 from chatrouting.quota._deciding import Deciding
 from chatrouting.quota._reserving import Reserving
@@ -107,23 +114,24 @@ class QuotaGovernor:
         found = known_deployments.by_name(deployments)
         if not found:
             raise ConfigurationError("a governor has no deployments; give it at least one.")
-        check_timeout("lease", lease)
-        if not 0 < cold_share <= 1:
-            raise ConfigurationError(
-                f"cold_share is {cold_share!r}; expected a share of the limits, more than 0, at "
-                "most 1."
-            )
+        check_number("lease", lease, above=0)
+        check_function("clock", clock)
+        check_function("wall_clock", wall_clock)
+        if on_decision is not None:
+            check_function("on_decision", on_decision)
+        if estimator is not None:
+            check_kind("estimator", estimator, Estimator, "an Estimator")
         self._default_class = default_class
         self._wall_clock = wall_clock
         self._clock = clock
         self._core = GovernorCore(
             found,
             traffic_classes.by_name(classes),
-            ceilings=ceilings or {},
-            default_ceilings=default_ceilings or {},
-            contracts=contracts or {},
+            ceilings={} if ceilings is None else ceilings,
+            default_ceilings={} if default_ceilings is None else default_ceilings,
+            contracts={} if contracts is None else contracts,
             pool_share=pool_share,
-            largest_request=largest_request or {},
+            largest_request={} if largest_request is None else largest_request,
             watched=watched,
             is_shadow=shadow,
             adaptive=adaptive,
@@ -171,6 +179,8 @@ class QuotaGovernor:
         kept = None if tickets is None else tickets.get(self)
         if isinstance(kept, AdmissionTicket):
             return kept
+        if options is not None:
+            check_kind("options", options, ChatOptions, "ChatOptions")
         scope = current_scope()
         trace_id = "" if scope is None else scope.request_id
         hints = None if options is None else options.routing
@@ -181,6 +191,7 @@ class QuotaGovernor:
 
     def traffic_class(self, ticket: AdmissionTicket) -> TrafficClass:
         """Return the class that a request belongs to."""
+        check_kind("ticket", ticket, AdmissionTicket, "an AdmissionTicket")
         return self._core.traffic(ticket.request_class)
 
     def open_ticket(
@@ -200,10 +211,12 @@ class QuotaGovernor:
             is_kept: The caller will `close_ticket` it when the request is over, whatever happens.
 
         Raises:
-            ConfigurationError: If there is no such class.
+            ConfigurationError: If there is no such class, or an id of the principal is no text.
         """
         name = self._default_class if request_class is None else request_class
         self._core.traffic(name)
+        if principal is not None:
+            check_principal(principal)
         return AdmissionTicket(
             principal=principal or _NOBODY, request_class=name, trace_id=trace_id, is_kept=is_kept
         )
@@ -216,6 +229,9 @@ class QuotaGovernor:
             usage: What it used; None: what its attempts have reported, and one that still runs
                 will report at its end.
         """
+        check_kind("ticket", ticket, AdmissionTicket, "an AdmissionTicket")
+        if usage is not None:
+            check_kind("usage", usage, Usage, "Usage")
         self._settling.close(ticket, usage)
 
     def quote(
@@ -233,6 +249,7 @@ class QuotaGovernor:
         """
         core = self._core
         target = core.deployment(deployment).target
+        check_request(messages, options)
         with core.lock:
             return self._estimator.quote(
                 messages, options, target, is_streaming=is_streaming, now=core.clock()
@@ -274,12 +291,13 @@ class QuotaGovernor:
 
         Raises:
             QuotaExceededError: If there is no room.
-            ConfigurationError: If a deployment is not governed here, or a time is out of range.
+            ConfigurationError: If there is no quote, a deployment is not governed here, or a time
+                is out of range.
         """
         check_timeout("max_wait", max_wait)
         check_timeout("timeout", timeout)
         found = await self._reserving.reserve(
-            [quotes] if isinstance(quotes, Quote) else quotes,
+            quotes,
             ticket,
             max_wait=max_wait,
             time_left=timeout,
@@ -297,8 +315,10 @@ class QuotaGovernor:
             reservation: With which the request was sent; it may be settled.
             headers: None if there were none.
         """
-        if not headers:
+        if headers is None:
             return
+        check_kind("headers", headers, Mapping, "a mapping of texts")
+        check_kind("reservation", reservation, Reservation, "a Reservation")
         self._settling.observe(reservation, headers, self._wall_clock())
 
     def headroom(self, quote: Quote, ticket: AdmissionTicket) -> Headroom:
@@ -348,9 +368,9 @@ class QuotaGovernor:
         core = self._core
         with core.lock:
             core.configure(
-                limits=deployments or {},
-                ceilings=ceilings or {},
-                contracts=contracts or {},
+                limits={} if deployments is None else deployments,
+                ceilings={} if ceilings is None else ceilings,
+                contracts={} if contracts is None else contracts,
                 now=core.clock(),
             )
         core.tell()

@@ -21,7 +21,8 @@ from enum import StrEnum
 from typing import Final, final
 
 from chatrouting.errors import ConfigurationError
-from chatrouting.quota.limits import CONCURRENCY, REQUESTS, QuotaLimit
+from chatrouting.quota._checks import check_mapping, check_number, is_number
+from chatrouting.quota.limits import CONCURRENCY, REQUESTS, QuotaLimit, check_dimension
 
 #: Part of each limit that may be spent at once by all guarantees together, if they do not say.
 _BURSTS: Final = 0.1
@@ -50,16 +51,13 @@ class TenantContract:
     burst_share: float | None = None
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.weight) and 0 < self.weight < math.inf):
-            raise ConfigurationError(
-                f"weight of a contract is {self.weight!r}; expected a finite number, more than 0."
-            )
-        if not (_is_number(self.share) and 0 <= self.share < 1):
+        check_number("weight of a contract", self.weight, above=0)
+        if not (is_number(self.share) and 0 <= self.share < 1):
             raise ConfigurationError(
                 f"share of a contract is {self.share!r}; expected a fraction, 0 <= share < 1."
             )
         burst = self.burst_share
-        if burst is not None and not (_is_number(burst) and 0 < burst < self.share):
+        if burst is not None and not (is_number(burst) and 0 < burst < self.share):
             raise ConfigurationError(
                 f"burst_share of a contract is {burst!r} with the share {self.share!r}; expected "
                 "a fraction, more than 0 and less than the share."
@@ -164,7 +162,9 @@ def plan(
     Raises:
         ConfigurationError: If the promises exceed what there is.
     """
-    if not (_is_number(pool_share) and 0 < pool_share <= 1):
+    check_contracts(contracts)
+    _check_largest(largest_request or {})
+    if not (is_number(pool_share) and 0 < pool_share <= 1):
         raise ConfigurationError(
             f"pool_share is {pool_share!r}; expected a fraction, 0 < pool_share <= 1."
         )
@@ -194,6 +194,23 @@ def plan(
             for tenant, contract in contracts.items()
         },
     )
+
+
+def check_contracts(contracts: Mapping[str, TenantContract]) -> None:
+    """Refuse what are no contracts.
+
+    Raises:
+        TypeError: If it is None.
+        ConfigurationError: If it is something else.
+    """
+    check_mapping("contracts", contracts, str, TenantContract, "a TenantContract for each tenant")
+
+
+def _check_largest(largest_request: Mapping[str, float]) -> None:
+    check_mapping("largest_request", largest_request, str, object, "an amount for each dimension")
+    for dimension, amount in largest_request.items():
+        check_dimension(dimension)
+        check_number(f"{dimension} of the largest request", amount, above=0)
 
 
 def burst_capacity(limit: QuotaLimit) -> float:
@@ -254,8 +271,3 @@ def _check_bursts(limit: QuotaLimit, portions: list[Portion], pool: float) -> No
             f"the pool of {where} is {pool:g}, and the guarantees refill {in_slot:g} in one slot, "
             "so that nothing could be lent. Raise pool_share, or the limit's slots."
         )
-
-
-def _is_number(value: object) -> bool:
-    # True is a number to Python, and a slip of whoever wrote it.
-    return isinstance(value, int | float) and not isinstance(value, bool)

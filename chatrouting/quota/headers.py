@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from chatrouting.policies.retry_after import parse_number, parse_reset
 
@@ -97,7 +97,9 @@ def read_limits(
         One for each limit, in the order of the headers. Never raises.
     """
     found: dict[str, dict[str, float | None]] = {}
-    for name, value in headers.items():
+    for name, value in cast("Mapping[object, object]", headers).items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            continue  # whatever a client of one's own may have put there
         for limiter, field, number in _numbers(name.lower(), value, now):
             found.setdefault(limiter, {}).setdefault(field, number)
     return tuple(_reading(limiter, fields, windows) for limiter, fields in found.items())

@@ -4,7 +4,6 @@ Whatever is wrong is a `ConfigurationError` that names the file, the table and t
 read from the environment, and no secret belongs there.
 """
 
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from chatrouting._frozen import FrozenDict
 from chatrouting.errors import ConfigurationError
 from chatrouting.options import Principal
 from chatrouting.quota import deployments as known_deployments
+from chatrouting.quota._checks import check_kind, check_number
 from chatrouting.quota._core import DecisionListener
 from chatrouting.quota.classes import DEFAULT_CLASSES, TrafficClass
 from chatrouting.quota.deployments import QuotaDeployment
@@ -191,6 +191,7 @@ def parse_limits(text: str, *, source: str = "limits") -> LimitsFile:
     Raises:
         ConfigurationError: If something in it is wrong.
     """
+    check_kind("text", text, str, "the text of a file; `read_limits_file` reads one")
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -351,10 +352,7 @@ def _largest(root: Tables) -> Mapping[str, float]:
     for dimension, amount in values.items():
         with table.named():
             check_dimension(dimension)
-            if not 0 < amount < math.inf:
-                raise ConfigurationError(
-                    f"{dimension} is {amount!r}; expected a finite number, more than 0."
-                )
+            check_number(dimension, amount, above=0)
     return FrozenDict(values)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from chatrouting.contents import DataContent, UriContent
+from chatrouting.quota._checks import check_number
 
 #: Bytes a second of compressed speech; less than common, so that no sound is taken for short.
 _AUDIO_BYTES: Final = 4_000
@@ -53,6 +54,18 @@ class MediaRule:
     image_maximum: int
     audio_second: float
     document_page: int
+
+    def __post_init__(self) -> None:
+        for name in ("image_tile", "longest_edge", "shortest_edge"):
+            check_number(f"{name} of a media rule", getattr(self, name), above=0)
+        for name in (
+            "image_base",
+            "tile_tokens",
+            "image_maximum",
+            "audio_second",
+            "document_page",
+        ):
+            check_number(f"{name} of a media rule", getattr(self, name))
 
     def image(self, size: Size | None) -> int:
         """Return the tokens of an image; None for a size that is not known."""

@@ -13,6 +13,14 @@ from typing import Final, Literal, TypedDict, Unpack, final
 from chatrouting._frozen import FrozenDict
 from chatrouting.errors import ConfigurationError
 from chatrouting.quota import token_rules
+from chatrouting.quota._checks import (
+    check_each,
+    check_flag,
+    check_kind,
+    check_mapping,
+    check_number,
+    check_text,
+)
 from chatrouting.quota.headers import DAY
 from chatrouting.quota.limits import (
     CONCURRENCY,
@@ -36,6 +44,7 @@ _JITTER: Final = 0.1
 #: Seconds of a window in which jitter weighs more than a headroom.
 _SHORT: Final = 10.0
 _HELD: Final = (CONCURRENCY, STREAM_SECONDS)
+_UNSET_CAPS: Final = ("model_maximum", "estimate")
 
 
 class ProfileChanges(TypedDict, total=False):
@@ -98,19 +107,33 @@ class ProviderProfile:
     growth_per_minute: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "short_windows", FrozenDict(self.short_windows))
-        object.__setattr__(self, "header_windows", FrozenDict(self.header_windows))
-        object.__setattr__(self, "header_rounding", FrozenDict(self.header_rounding))
-        for name, value in (
-            ("output_weight", self.output_weight),
-            ("growth_per_minute", self.growth_per_minute),
-            *((f"short window of {name}", value) for name, value in self.short_windows.items()),
-        ):
-            if value is not None and not 0 < value < float("inf"):
-                raise ConfigurationError(
-                    f"{name} of profile {self.name!r} is {value!r}; expected a finite number, "
-                    "more than 0."
-                )
+        check_text("name of a profile", self.name)
+        of_this = f"of profile {self.name!r}"
+        for name in ("dimensions", "scope_parts", "header_scopes"):
+            texts = check_each(f"{name} {of_this}", getattr(self, name), str, "texts")
+            object.__setattr__(self, name, texts)
+        for name in ("short_windows", "header_windows", "header_rounding"):
+            self._check_amounts(name, f"{name} {of_this}")
+        check_kind(f"policy {of_this}", self.policy, ChargePolicy, "a ChargePolicy")
+        check_kind(f"tokens {of_this}", self.tokens, TokenRules, "TokenRules")
+        check_flag(f"cap_held_as_input {of_this}", self.cap_held_as_input)
+        check_number(f"output_weight {of_this}", self.output_weight, above=0)
+        if self.growth_per_minute is not None:
+            check_number(f"growth_per_minute {of_this}", self.growth_per_minute, above=0)
+        if self.unset_cap not in _UNSET_CAPS:
+            raise ConfigurationError(
+                f"unset_cap {of_this} is {self.unset_cap!r}; expected one of "
+                f"{', '.join(_UNSET_CAPS)}."
+            )
+
+    def _check_amounts(self, field: str, name: str) -> None:
+        amounts = getattr(self, field)
+        check_mapping(name, amounts, str, object, "an amount for each dimension")
+        object.__setattr__(self, field, FrozenDict(amounts))
+        for dimension, amount in amounts.items():
+            # None in `header_windows`: not known.
+            if amount is not None or field != "header_windows":
+                check_number(f"{dimension} in {name}", amount, above=0)
 
     def replace(self, **changes: Unpack[ProfileChanges]) -> "ProviderProfile":
         """Return a copy with some fields changed, for a provider that has moved on."""
@@ -151,8 +174,8 @@ class ProviderProfile:
                 f"a quota of {self.name} has no limits; give those that your account has. "
                 "A model's name does not tell them."
             )
-        if not 0 <= jitter < float("inf"):
-            raise ConfigurationError(f"jitter is {jitter!r}; expected seconds, at least 0.")
+        check_each("limits", limits, QuotaLimit, "QuotaLimits")
+        check_number("jitter", jitter)
         for limit in limits:
             self._check_dimension(limit.dimension)
         short = [each for limit in limits for each in self._short(limit)]
@@ -195,7 +218,7 @@ def provider_profile(name: str) -> ProviderProfile:
     """
     try:
         return PROVIDER_PROFILES[name]
-    except KeyError:
+    except (KeyError, TypeError):  # what cannot be hashed is no name
         raise ConfigurationError(
             f"provider profile {name!r} is not known; expected one of "
             f"{', '.join(PROVIDER_PROFILES)}, or a ProviderProfile of your own."

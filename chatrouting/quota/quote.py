@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
+from chatrouting.errors import ConfigurationError
+from chatrouting.options import check_count
+from chatrouting.quota._checks import check_kind, is_number
 from chatrouting.quota.charging import CACHE_READ_TOKENS, OUTPUT_CAP
 from chatrouting.quota.limits import (
     CONCURRENCY,
@@ -79,6 +82,13 @@ class Figure:
     source: Source
     samples: float = 0.0
 
+    def __post_init__(self) -> None:
+        # Also refuses what is not a number, with which nothing compares.
+        if not (is_number(self.value) and self.value >= 0):
+            raise ConfigurationError(
+                f"value of a figure is {self.value!r}; expected a number, at least 0."
+            )
+
     @property
     def confidence(self) -> float:
         """From 0, a default, towards 1."""
@@ -133,6 +143,16 @@ class Quote:
     duration: Figure
     is_streaming: bool
     basis: InputBasis
+
+    def __post_init__(self) -> None:
+        check_kind("route of a quote", self.route, Route, "a Route")
+        check_kind("profile of a quote", self.profile, ProviderProfile, "a ProviderProfile")
+        for figure in (self.input, self.output, self.cache_read, self.duration):
+            check_kind(
+                "input, output, cache_read or duration of a quote", figure, Figure, "a Figure"
+            )
+        if self.output_cap is not None:
+            check_count("output_cap of a quote", self.output_cap)
 
     def charges(self) -> dict[str, float]:
         """Return what a request is admitted with, as `charging` reads it."""

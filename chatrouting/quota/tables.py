@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, cast, final
 
 from chatrouting.errors import ConfigurationError
+from chatrouting.quota._checks import is_number
 
 
 @final
@@ -23,11 +24,6 @@ class Kind(NamedTuple):
 
     name: str
     fits: Callable[[object], bool]
-
-
-def _is_number(value: object) -> bool:
-    # True is a number to Python, and a slip of whoever wrote it.
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_count(value: object) -> bool:
@@ -54,7 +50,7 @@ def _is_anything(_: object) -> bool:
     return True
 
 
-NUMBER: Final = Kind("a number", _is_number)
+NUMBER: Final = Kind("a number", is_number)
 COUNT: Final = Kind("a whole number", _is_count)
 TEXT: Final = Kind("a text", _is_text)
 FLAG: Final = Kind("true or false", _is_flag)

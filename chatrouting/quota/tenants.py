@@ -16,6 +16,7 @@ from chatrouting.admission import AdmissionQueue, AdmissionRequest
 from chatrouting.client import ChatClient, DelegatingChatClient
 from chatrouting.messages import ChatMessage, MessagesInput, as_messages
 from chatrouting.options import ChatOptions, Principal, RoutingHints
+from chatrouting.quota._checks import check_kind
 from chatrouting.quota.governor import QuotaGovernor
 from chatrouting.quota.ticket import AdmissionTicket
 from chatrouting.responses import ChatResponse
@@ -53,8 +54,7 @@ class TenantQuotaClient(DelegatingChatClient):
             ConfigurationError: If the governor knows no such class.
         """
         super().__init__(inner)
-        if governor is None:
-            raise TypeError("governor is None; expected a QuotaGovernor.")
+        check_kind("governor", governor, QuotaGovernor, "a QuotaGovernor")
         governor.open_ticket(principal, request_class, is_kept=False)  # complains of the class
         self._governor = governor
         self._principal = principal

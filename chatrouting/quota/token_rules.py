@@ -7,6 +7,7 @@ that it reports.
 from dataclasses import dataclass
 from typing import Final, final
 
+from chatrouting.quota._checks import check_kind, check_number, check_text
 from chatrouting.quota.media import MediaRule
 
 
@@ -32,6 +33,14 @@ class TokenRules:
     per_tool: int = 8
     with_tools: int = 12
     media: MediaRule
+
+    def __post_init__(self) -> None:
+        check_text("family of token rules", self.family)
+        of_this = f"of the token rules of {self.family!r}"
+        check_number(f"per_piece {of_this}", self.per_piece, above=0)
+        for name in ("per_message", "per_reply", "per_tool", "with_tools"):
+            check_number(f"{name} {of_this}", getattr(self, name))
+        check_kind(f"media {of_this}", self.media, MediaRule, "a MediaRule")
 
 
 OPENAI: Final = TokenRules(
