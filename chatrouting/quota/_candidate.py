@@ -76,6 +76,7 @@ class Candidate(Waiting):
         watched_keys: Those of them that are only watched.
         ticket: The request that it is part of.
         max_output_tokens: A lower cap than its own; None if that stays.
+        downgraded_from: The deployment whose place this one takes; None if it was asked for.
         grant: What it was given while it stood in the line.
         waiter: Who is told of that; None if nobody waits.
         refusal: Why it did not fit when it was looked at last.
@@ -91,6 +92,7 @@ class Candidate(Waiting):
     watched_keys: tuple[BucketKey, ...]
     ticket: AdmissionTicket
     max_output_tokens: int | None = None
+    downgraded_from: str | None = None
     grant: Grant | None = None
     waiter: Waiter | None = None
     refusal: Refusal | None = None

@@ -1,7 +1,7 @@
 """Candidates in, decisions out: what a request asks for, what it was given, or why not."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import getrandbits
 from typing import Any, Final, final
@@ -22,6 +22,7 @@ from chatrouting.quota.decisions import (
 )
 from chatrouting.quota.deployments import QuotaDeployment, costs_of
 from chatrouting.quota.dispatch import Blocked
+from chatrouting.quota.ledger import Headroom
 from chatrouting.quota.limits import INPUT_TOKENS, OUTPUT_TOKENS, Level, keys_of
 from chatrouting.quota.quote import Figure, Quote, Source
 from chatrouting.quota.reservation import Reservation, Settler
@@ -73,18 +74,40 @@ class Deciding:
         traffic = core.traffic(ticket.request_class)
         return self._candidate(quote, ticket, deployment, traffic)
 
-    def downgraded(self, candidate: Candidate) -> Candidate | None:
-        """Return a request with the lowest output cap that its class allows; None if it has it."""
+    def downgraded(self, candidate: Candidate) -> Iterator[Candidate]:
+        """Yield a request as it may be admitted instead: shorter first, then at lesser models."""
+        yield from self._shorter(candidate)
+        for quote in candidate.quote.downgrades:
+            deployment = self._core.deployment(quote.route.deployment)
+            if deployment.model_profile != candidate.traffic.downgrade_profile:
+                continue
+            lesser = self._candidate(quote, candidate.ticket, deployment, candidate.traffic)
+            lesser.downgraded_from = candidate.deployment.name
+            yield lesser
+            yield from self._shorter(lesser)
+
+    def _shorter(self, candidate: Candidate) -> Iterator[Candidate]:
+        """Yield a request with the lowest output cap that its class allows, unless it has that."""
         quote, least = candidate.quote, candidate.traffic.min_output_tokens
         if least is None or (quote.output_cap is not None and quote.output_cap <= least):
-            return None
+            return
         output = quote.output
         if output.value > least:
             output = Figure(float(least), Source.CAP, output.samples)
         lower = replace(quote, output=output, output_cap=least)
         found = self._candidate(lower, candidate.ticket, candidate.deployment, candidate.traffic)
         found.max_output_tokens = least
-        return found
+        found.downgraded_from = candidate.downgraded_from
+        yield found
+
+    def headroom(self, quote: Quote, ticket: AdmissionTicket, now: float) -> Headroom:
+        """Say how much room there is for a request. Changes nothing."""
+        candidate = self.candidate(quote, ticket)
+        room, ledger = self._core.room(candidate.deployment), self._core.ledger
+        share = ledger.headroom(ledger.path([room.key]), candidate.charges, now).share
+        if room.belief.closed_for(now) > 0:
+            share = 0.0
+        return Headroom(share, max(room.wait(candidate, now), room.work_ahead(candidate)))
 
     def try_now(self, candidate: Candidate, now: float) -> Grant | None:
         """Admit a request that need not wait; None if it would have to."""
@@ -116,6 +139,7 @@ class Deciding:
             funding=grant.kind,
             queued=now - since,
             max_output_tokens=candidate.max_output_tokens,
+            downgraded_from=candidate.downgraded_from,
             limiter=None if watched is None else Limiter.of(watched),
             reason=None if watched is None else DenialReason.EXHAUSTED,
             wait=0.0 if watched is None else watched.wait,
@@ -158,7 +182,8 @@ class Deciding:
         best = self.soonest(candidates, now)
         refusal = refusal_of(best)
         ticket = best.ticket
-        ticket.was_denied = True
+        for each in candidates:
+            ticket.note_denial(each.deployment.name)
         is_too_large = all(refusal_of(each).is_too_large for each in candidates)
         if reason is None:
             reason = DenialReason.TOO_LARGE if is_too_large else DenialReason.EXHAUSTED
@@ -310,11 +335,13 @@ def refusal_of(candidate: Candidate) -> Refusal:
 
 
 def _outcome(candidate: Candidate, *, has_queued: bool) -> DecisionOutcome:
-    if candidate.max_output_tokens is not None:
+    if candidate.max_output_tokens is not None or candidate.downgraded_from is not None:
         return DecisionOutcome.DOWNGRADED
     if has_queued:
         return DecisionOutcome.QUEUED_THEN_ADMITTED
-    return DecisionOutcome.REROUTED if candidate.ticket.was_denied else DecisionOutcome.ADMITTED
+    if candidate.ticket.was_denied_before(candidate.deployment.name):
+        return DecisionOutcome.REROUTED
+    return DecisionOutcome.ADMITTED
 
 
 def _downgrade_profile(traffic: TrafficClass) -> str | None:

@@ -3,7 +3,7 @@
 The only file of the governor that awaits anything, and never under the lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 from chatrouting.errors import ConfigurationError
@@ -72,17 +72,27 @@ class Reserving:
                 return found
             if not queueing:
                 return self._deciding.deny(candidates, reason, since=since, now=since)
-        return await self._wait(queueing, since, since + _longest(queueing, max_wait, time_left))
+        return await self._wait(
+            queueing,
+            since,
+            since + _longest(queueing, max_wait, time_left),
+            may_downgrade=Pressure.DOWNGRADE in steps,
+        )
 
     async def _wait(
-        self, candidates: Sequence[Candidate], since: float, until: float
+        self,
+        candidates: Sequence[Candidate],
+        since: float,
+        until: float,
+        *,
+        may_downgrade: bool,
     ) -> Reservation | Decision:
         """Wait in all lines at once; the first grant wins, and the others are left before."""
         waiter = Waiter(tuple(candidates))
         try:
             self._join(waiter)
             while True:
-                found = self._look(waiter, since, until)
+                found = self._look(waiter, since, until, may_downgrade=may_downgrade)
                 if found is not None:
                     return found
                 await waiter.wait(until, self._core.clock())
@@ -101,7 +111,9 @@ class Reserving:
             for candidate in waiter.candidates:
                 core.dispatch(core.room(candidate.deployment), now)
 
-    def _look(self, waiter: Waiter, since: float, until: float) -> Reservation | Decision | None:
+    def _look(
+        self, waiter: Waiter, since: float, until: float, *, may_downgrade: bool = False
+    ) -> Reservation | Decision | None:
         """Do what is due; return how the wait ended, None if it goes on."""
         core = self._core
         with core.lock:
@@ -120,6 +132,9 @@ class Reserving:
             is_too_large = all(refusal_of(each).is_too_large for each in waiter.candidates)
             if is_too_large or now >= until:
                 core.withdraw(waiter.candidates, now)
+                less = self._with_less(waiter.candidates, now, since) if may_downgrade else None
+                if less is not None:
+                    return less
                 reason = None if is_too_large else DenialReason.QUEUE_TIMEOUT
                 return self._deciding.deny(waiter.candidates, reason, since=since, now=now)
             waiter.rest()
@@ -137,16 +152,23 @@ class Reserving:
             core.complete(self._deciding.cancelled(waiter.candidates[0], since=since, now=now))
         core.tell()
 
-    def _at_once(self, candidates: Sequence[Candidate], now: float) -> Reservation | None:
+    def _at_once(
+        self, candidates: Iterable[Candidate], now: float, since: float | None = None
+    ) -> Reservation | None:
+        since = now if since is None else since
         for candidate in candidates:
             grant = self._deciding.try_now(candidate, now)
             if grant is not None:
-                return self._deciding.accept(candidate, grant, since=now, has_queued=False, now=now)
+                return self._deciding.accept(
+                    candidate, grant, since=since, has_queued=False, now=now
+                )
         return None
 
-    def _with_less(self, candidates: Sequence[Candidate], now: float) -> Reservation | None:
-        lower = (self._deciding.downgraded(candidate) for candidate in candidates)
-        return self._at_once([each for each in lower if each is not None], now)
+    def _with_less(
+        self, candidates: Sequence[Candidate], now: float, since: float | None = None
+    ) -> Reservation | None:
+        instead = (each for one in candidates for each in self._deciding.downgraded(one))
+        return self._at_once(instead, now, since)
 
     def _may_queue(
         self,

@@ -68,7 +68,8 @@ class QuotaDesk:
             timeout=timeout,
         )
         names = [each.quote.route.deployment for each in asked]
-        place = names.index(reservation.decision.deployment)
+        decision = reservation.decision
+        place = names.index(decision.downgraded_from or decision.deployment)
         # Beside others: parts of a request that race share its tickets.
         tickets.setdefault(self, []).append((asked[place].client, reservation))
         return place

@@ -4,13 +4,15 @@ Whatever becomes of a request, it is settled once.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, final
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 from typing_extensions import override
 
+from chatrouting._closing import close_all
+from chatrouting._frozen import FrozenDict
 from chatrouting._layers import StreamLayer
 from chatrouting.admission import AdmissionRequest
 from chatrouting.client import ChatClient, DelegatingChatClient
@@ -25,11 +27,14 @@ from chatrouting.errors import (
 from chatrouting.messages import ChatMessage, MessagesInput, as_messages
 from chatrouting.options import ChatOptions, check_timeout
 from chatrouting.quota._checks import check_kind
+from chatrouting.quota._downgrades import Downgrades
 from chatrouting.quota.admissions import Wanted
 from chatrouting.quota.classes import Pressure
 from chatrouting.quota.decisions import Decision
 from chatrouting.quota.governor import QuotaGovernor
+from chatrouting.quota.quote import Quote
 from chatrouting.quota.reservation import Reservation
+from chatrouting.quota.ticket import AdmissionTicket
 from chatrouting.responses import ChatResponse, ChatResponseUpdate
 from chatrouting.scope import current_scope
 from chatrouting.stream import ResponseStream
@@ -62,6 +67,7 @@ class QuotaChatClient(DelegatingChatClient):
         *,
         admission: Literal["queue", "immediate"] = "queue",
         max_wait: float | None = None,
+        downgrades: Mapping[str, ChatClient] = FrozenDict(),  # frozen
     ) -> None:
         """Wrap the client of a deployment.
 
@@ -72,11 +78,15 @@ class QuotaChatClient(DelegatingChatClient):
             deployment: Its name there.
             admission: "immediate" never waits.
             max_wait: Longest wait, seconds, below what the class allows.
+            downgrades: Clients of other deployments of the governor, by their names, that are asked
+                instead of `inner` where there is no room and the class may be downgraded to their
+                model profile. They choose their model themselves: `ChatOptions.model` is not
+                handed on to them. Closed with this client.
 
         Raises:
             TypeError: If `inner`, `governor` or `deployment` is None.
             ConfigurationError: If the governor knows no such deployment, a client inside holds the
-                same quota already, or an argument is out of range.
+                same quota already, no class may be downgraded so, or an argument is out of range.
         """
         super().__init__(inner)
         check_kind("governor", governor, QuotaGovernor, "a QuotaGovernor")
@@ -97,6 +107,9 @@ class QuotaChatClient(DelegatingChatClient):
         self._deployment = deployment
         self._admission = admission
         self._max_wait = max_wait
+        self._downgrades = Downgrades(downgrades, governor, deployment)
+        for name, client in self._downgrades.clients.items():
+            _check_once(client, governor, name)
 
     @property
     def deployment(self) -> str:
@@ -119,8 +132,9 @@ class QuotaChatClient(DelegatingChatClient):
         """
         said, options = as_messages(messages), options or ChatOptions()
         reservation = await self._reserve(said, options, is_streaming=False)
+        client, options = self._asked(reservation, options)
         try:
-            response = await self.inner.get_response(said, _capped(options, reservation))
+            response = await client.get_response(said, options)
         except BaseException as error:
             _fail(self._governor, reservation, error)
             raise
@@ -142,8 +156,9 @@ class QuotaChatClient(DelegatingChatClient):
 
         async def open_stream() -> ResponseStream:
             layer.reservation = reservation = await self._reserve(said, options, is_streaming=True)
+            client, asked = self._asked(reservation, options)
             try:
-                return self.inner.get_streaming_response(said, _capped(options, reservation))
+                return client.get_streaming_response(said, asked)
             except BaseException as error:
                 _fail(self._governor, reservation, error)
                 raise
@@ -167,7 +182,7 @@ class QuotaChatClient(DelegatingChatClient):
         may_be_had = traffic.allows(Pressure.QUEUE) or traffic.allows(Pressure.DOWNGRADE)
         if self._admission == "immediate" or not may_be_had:
             return ()
-        quote = governor.quote(messages, options, self._deployment, is_streaming=is_streaming)
+        quote = self._quote(messages, options, ticket, is_streaming=is_streaming)
         return [AdmissionRequest(governor.desk, Wanted(self, quote, ticket, self._max_wait))]
 
     def headroom(
@@ -190,6 +205,16 @@ class QuotaChatClient(DelegatingChatClient):
         )
         return self._governor.headroom(quote, self._governor.ticket(options)).share
 
+    @override
+    async def aclose(self) -> None:
+        """Close `inner`, and the clients of downgrades; each once.
+
+        Raises:
+            Exception: What closing a client raised; the others are closed all the same.
+        """
+        distinct = {id(each): each for each in (self.inner, *self._downgrades.clients.values())}
+        await close_all([client.aclose for client in distinct.values()])
+
     async def _reserve(
         self, messages: tuple[ChatMessage, ...], options: ChatOptions, *, is_streaming: bool
     ) -> Reservation:
@@ -198,7 +223,7 @@ class QuotaChatClient(DelegatingChatClient):
         if admitted is not None:
             return admitted
         ticket = governor.ticket(options)
-        quote = governor.quote(messages, options, self._deployment, is_streaming=is_streaming)
+        quote = self._quote(messages, options, ticket, is_streaming=is_streaming)
         if self._admission == "immediate":
             found = governor.try_reserve(quote, ticket)
             if isinstance(found, Decision):
@@ -217,6 +242,35 @@ class QuotaChatClient(DelegatingChatClient):
             timeout=time_left,
             can_reroute=scope is not None and scope.waits_together,
         )
+
+    def _quote(
+        self,
+        messages: tuple[ChatMessage, ...],
+        options: ChatOptions,
+        ticket: AdmissionTicket,
+        *,
+        is_streaming: bool,
+    ) -> Quote:
+        governor = self._governor
+        return governor.quote(
+            messages,
+            options,
+            self._deployment,
+            is_streaming=is_streaming,
+            downgrades=self._downgrades.names(governor.traffic_class(ticket)),
+        )
+
+    def _asked(
+        self, reservation: Reservation, options: ChatOptions
+    ) -> tuple[ChatClient, ChatOptions]:
+        """Return who is asked, and with what."""
+        cap = reservation.max_output_tokens
+        if cap is not None:
+            options = options.replace(max_output_tokens=cap)
+        instead = self._downgrades.instead(reservation)
+        if instead is None:
+            return self.inner, options
+        return instead, options if options.model is None else options.replace(model=None)
 
 
 @final
@@ -283,11 +337,6 @@ def _check_once(inner: ChatClient, governor: QuotaGovernor, deployment: str) -> 
             f"{deployment!r} already; with its last slot a request would wait for itself. "
             "Wrap it once."
         )
-
-
-def _capped(options: ChatOptions, reservation: Reservation) -> ChatOptions:
-    cap = reservation.max_output_tokens
-    return options if cap is None else options.replace(max_output_tokens=cap)
 
 
 def _time_left(options: ChatOptions) -> float | None:

@@ -32,7 +32,7 @@ class DecisionOutcome(StrEnum):
 
     ADMITTED = "admitted"
     QUEUED_THEN_ADMITTED = "queued_then_admitted"
-    DOWNGRADED = "downgraded"  #: Admitted with a lower output cap.
+    DOWNGRADED = "downgraded"  #: Admitted with a lower output cap, or to a lesser deployment.
     REROUTED = "rerouted"  #: Admitted after another deployment had no room.
     QUEUE_TIMEOUT = "queue_timeout"  #: It waited as long as it may.
     CANCELLED = "cancelled"  #: The caller gave up while it waited.
@@ -180,6 +180,8 @@ class Decision:
         fallback_allowed: Another deployment may be tried.
         may_queue: It may wait, as far as its class is concerned.
         downgrade_profile: The model profile that may be used instead; None if none.
+        downgraded_from: The deployment that was asked for, where a lesser one takes its place; the
+            rest of the record is about that one.
         max_output_tokens: The cap that it must be sent with; None: its own.
         is_enforced: False if a limit binds that is only watched: `limiter`, `reason` and `wait` say
             what it would have refused, and the request goes on.
@@ -209,6 +211,7 @@ class Decision:
     fallback_allowed: bool = True
     may_queue: bool = False
     downgrade_profile: str | None = None
+    downgraded_from: str | None = None
     max_output_tokens: int | None = None
     is_enforced: bool = True
     levels: tuple[BucketLevel, ...] = ()

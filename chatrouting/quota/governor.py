@@ -20,6 +20,7 @@ deny and `Decision.may_queue`, it gives all quotes to one `reserve`, and the fir
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, final
 
@@ -29,6 +30,7 @@ from chatrouting.options import ChatOptions, Principal, check_timeout
 from chatrouting.quota import classes as traffic_classes
 from chatrouting.quota import deployments as known_deployments
 from chatrouting.quota._checks import (
+    check_each,
     check_function,
     check_kind,
     check_number,
@@ -52,8 +54,7 @@ from chatrouting.quota.metrics import QuotaMetrics
 from chatrouting.quota.quote import Quote
 from chatrouting.quota.reservation import Reservation
 from chatrouting.quota.snapshot import QuotaSnapshot, take_snapshot
-from chatrouting.quota.ticket import AdmissionTicket
-from chatrouting.scope import current_scope, current_tickets
+from chatrouting.quota.ticket import AdmissionTicket, ticket_of_request
 from chatrouting.usage import Usage
 
 _NOBODY: Final = Principal()
@@ -169,25 +170,18 @@ class QuotaGovernor:
         """What is governed, by name."""
         return dict(self._core.deployments)
 
+    @property
+    def classes(self) -> Mapping[str, TrafficClass]:
+        """Kinds of traffic, by name."""
+        return self._core.classes
+
     def ticket(self, options: ChatOptions | None = None) -> AdmissionTicket:
         """Return the ticket of the request that runs, or a new one that nobody keeps.
 
         Args:
             options: Of the request; principal and class travel in their hints.
         """
-        tickets = current_tickets()
-        kept = None if tickets is None else tickets.get(self)
-        if isinstance(kept, AdmissionTicket):
-            return kept
-        if options is not None:
-            check_kind("options", options, ChatOptions, "ChatOptions")
-        scope = current_scope()
-        trace_id = "" if scope is None else scope.request_id
-        hints = None if options is None else options.routing
-        principal, request_class = (
-            (None, None) if hints is None else (hints.principal, hints.request_class)
-        )
-        return self.open_ticket(principal, request_class, trace_id=trace_id, is_kept=False)
+        return ticket_of_request(self, options, self.open_ticket)
 
     def traffic_class(self, ticket: AdmissionTicket) -> TrafficClass:
         """Return the class that a request belongs to."""
@@ -241,19 +235,33 @@ class QuotaGovernor:
         deployment: str,
         *,
         is_streaming: bool,
+        downgrades: Iterable[str] = (),
     ) -> Quote:
         """Estimate what a request will need. Changes nothing; several deployments may be asked.
 
+        Args:
+            messages: Of the request.
+            options: Of the request.
+            deployment: Where it would go.
+            is_streaming: Whether it is for a stream.
+            downgrades: Deployments that it may be sent to instead, best first, if its class may be
+                downgraded to their model profiles; whoever sends it has to look at
+                `Decision.deployment` then.
+
         Raises:
-            ConfigurationError: If the deployment is not governed here.
+            ConfigurationError: If a deployment is not governed here.
         """
         core = self._core
-        target = core.deployment(deployment).target
         check_request(messages, options)
+        names = (deployment, *check_each("downgrades", downgrades, str, "names of deployments"))
+        targets = [core.deployment(name).target for name in names]
         with core.lock:
-            return self._estimator.quote(
-                messages, options, target, is_streaming=is_streaming, now=core.clock()
+            now = core.clock()
+            quote, *lesser = (
+                self._estimator.quote(messages, options, target, is_streaming=is_streaming, now=now)
+                for target in targets
             )
+        return replace(quote, downgrades=tuple(lesser)) if lesser else quote
 
     def try_reserve(self, quote: Quote, ticket: AdmissionTicket) -> Reservation | Decision:
         """Reserve without waiting.
@@ -331,14 +339,7 @@ class QuotaGovernor:
         """
         core = self._core
         with core.lock:
-            now = core.clock()
-            candidate = self._deciding.candidate(quote, ticket)
-            room = core.room(candidate.deployment)
-            path = core.ledger.path([room.key])
-            share = core.ledger.headroom(path, candidate.charges, now).share
-            if room.belief.closed_for(now) > 0:
-                share = 0.0
-            return Headroom(share, max(room.wait(candidate, now), room.work_ahead(candidate)))
+            return self._deciding.headroom(quote, ticket, core.clock())
 
     def guarantees(self, deployment: str) -> GuaranteePlan:
         """Say which guarantee each tenant gets of a deployment, by its configured limits."""

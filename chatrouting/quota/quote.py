@@ -130,6 +130,8 @@ class Quote:
         duration: Seconds that the request will hardly exceed.
         is_streaming: The answer comes in pieces.
         basis: What the input was estimated from.
+        downgrades: Quotes of other deployments that the request may be sent to instead, as far as
+            its class may be downgraded to their model profiles; best first.
     """
 
     route: Route
@@ -143,6 +145,7 @@ class Quote:
     duration: Figure
     is_streaming: bool
     basis: InputBasis
+    downgrades: "tuple[Quote, ...]" = ()
 
     def __post_init__(self) -> None:
         check_kind("route of a quote", self.route, Route, "a Route")
