@@ -15,11 +15,12 @@ from chatrouting.errors import ConfigurationError
 from chatrouting.quota import _checks
 from chatrouting.quota._belief import ScopeBelief
 from chatrouting.quota._candidate import Candidate, Grant
+from chatrouting.quota._ceilings import Ceilings, Watched
 from chatrouting.quota._room import ScopeRoom
 from chatrouting.quota.capacity import AdaptiveSettings
 from chatrouting.quota.classes import TrafficClass
 from chatrouting.quota.decisions import Decision
-from chatrouting.quota.deployments import QuotaDeployment, check_limits
+from chatrouting.quota.deployments import QuotaDeployment
 from chatrouting.quota.guarantees import GuaranteePlan, TenantContract, check_contracts, plan
 from chatrouting.quota.ledger import Ledger
 from chatrouting.quota.limits import BucketKey, BucketLimits, Level, ProviderScope, keys_of
@@ -30,10 +31,6 @@ _logger = logging.getLogger(__name__)
 #: Called with each decision when it is complete, from whatever thread completes it.
 DecisionListener = Callable[[Decision], object]
 
-_SUCH_AS: Final = {
-    "ceilings": 'keys_of(Principal(tenant="acme"))[-1]',
-    "default_ceilings": "Level.TENANT",
-}
 _NO_CONTRACT: Final = TenantContract()
 
 
@@ -76,8 +73,8 @@ class GovernorCore:
         _checks.check_kind("adaptive", adaptive, AdaptiveSettings, "AdaptiveSettings")
         _checks.check_number("cold_share", cold_share, above=0, most=1)
         check_contracts(contracts)
-        _check_ceilings("ceilings", ceilings)
-        _check_ceilings("default_ceilings", default_ceilings)
+        self._ceilings = Ceilings(ceilings, default_ceilings)
+        self._watched = Watched(watched)
         self.lock = CoreLock()
         self.clock = clock
         self.lease = lease
@@ -87,11 +84,8 @@ class GovernorCore:
         self.contracts = dict(contracts)
         self.ledger = Ledger(self._limits_of, lease=lease, epoch=epoch)
         self.rooms: dict[ProviderScope, ScopeRoom] = {}
-        self._ceilings = dict(ceilings)
-        self._default_ceilings = dict(default_ceilings)
         self._pool_share = pool_share
         self._largest_request = largest_request
-        self._watched = _checked(watched)
         self._is_shadow = is_shadow
         self._on_decision = on_decision
         self._complete: list[Decision] = []
@@ -138,7 +132,7 @@ class GovernorCore:
 
     def is_enforced(self, key: BucketKey) -> bool:
         """Say whether a bucket may refuse, or is only watched."""
-        return not (self._is_shadow or key in self._watched or key.level in self._watched)
+        return not (self._is_shadow or key in self._watched)
 
     def guarantees(self, limits: BucketLimits) -> GuaranteePlan:
         """Return what tenants get of a deployment with these limits."""
@@ -275,7 +269,7 @@ class GovernorCore:
         _checks.check_mapping(
             "deployments", limits, str, BucketLimits, "BucketLimits for each name of a deployment"
         )
-        _check_ceilings("ceilings", ceilings, is_change=True)
+        self._ceilings.check(ceilings)
         check_contracts(contracts)
         by_scope = self._by_scope(limits)
         before, self.contracts = self.contracts, {**self.contracts, **contracts}
@@ -292,10 +286,7 @@ class GovernorCore:
         self.deployments = deployments
         for scope, changed in by_scope.items():
             self.rooms[scope].belief.configure(changed)
-        for key, ceiling in ceilings.items():
-            self._ceilings.pop(key, None)
-            if ceiling is not None:
-                self._ceilings[key] = ceiling
+        self._ceilings.change(ceilings)
         self.lay_out(self.rooms.values(), now)
         self._look_at_all(now)
 
@@ -308,7 +299,7 @@ class GovernorCore:
             ConfigurationError: If something watched is neither a level nor a bucket.
         """
         _checks.check_flag("shadow", is_shadow)
-        self._watched = _checked(watched)
+        self._watched = Watched(watched)
         self._is_shadow = is_shadow
         for key, room in self._scopes.items():
             room.is_enforced = self.is_enforced(key)
@@ -355,37 +346,4 @@ class GovernorCore:
         if key.level is Level.DEPLOYMENT:
             room = self._scopes.get(key)
             return None if room is None else room.belief.limits
-        return self._ceilings.get(key) or self._default_ceilings.get(key.level)
-
-
-def _checked(watched: Collection[Level | BucketKey]) -> frozenset[Level | BucketKey]:
-    # A level is a text and a key is a tuple: either by itself would be taken apart, in silence.
-    expected = "levels and bucket keys, such as [Level.TENANT]"
-    if isinstance(watched, BucketKey):
-        raise ConfigurationError(f"watched is {watched!r}; expected {expected}.")
-    return frozenset(_checks.check_each("watched", watched, (Level, BucketKey), expected))
-
-
-def _check_ceilings(
-    name: str,
-    ceilings: Mapping[BucketKey, BucketLimits | None] | Mapping[Level, BucketLimits],
-    *,
-    is_change: bool = False,
-) -> None:
-    """Refuse ceilings that no request would ever meet."""
-    _checks.check_kind(name, ceilings, Mapping, "BucketLimits for each bucket")
-    expected = BucketKey if name == "ceilings" else Level
-    for key, limits in ceilings.items():
-        if not isinstance(key, expected):
-            raise ConfigurationError(
-                f"{name} has the key {key!r}; expected a {expected.__name__}, such as "
-                f"{_SUCH_AS[name]}."
-            )
-        level = key.level if isinstance(key, BucketKey) else key
-        if level == Level.DEPLOYMENT:
-            raise ConfigurationError(
-                "a ceiling is given for a deployment, whose limits are its own; write them into "
-                "its QuotaDeployment, or change them by update_limits(deployments=...)."
-            )
-        if limits is not None or not is_change:
-            check_limits(f"ceiling of {key}", limits)
+        return self._ceilings.of(key)
