@@ -6,6 +6,8 @@ request. What an event means is the parser's to say, one pure object for each AP
 it is judged whether a stream came to its end: neither SDK does.
 """
 
+import contextlib
+import functools
 import json
 import logging
 import sys
@@ -68,8 +70,15 @@ class HTTPAnswer(Protocol):
     @property
     def http_version(self) -> str: ...
 
+    @property
+    def is_stream_consumed(self) -> bool: ...
+
     def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
         """Read the decoded body."""
+        ...
+
+    def aiter_raw(self) -> AsyncGenerator[bytes, None]:
+        """Read the body as it was sent; once, and only before it was read otherwise."""
         ...
 
     async def aclose(self) -> None:
@@ -99,6 +108,7 @@ class UpdateSource(ABC):
         self._headers: Mapping[str, str] = {}
         #: What is read until the source is closed: bytes, or objects of an SDK.
         self._body: AsyncIterator[Any] | None = None
+        self._read_next: Callable[[], Awaitable[Any]]  #: Waits for what the body gives next.
         self._can_run_out = True
         self._is_opened = False
         self._has_begun = False
@@ -112,11 +122,20 @@ class UpdateSource(ABC):
             self._is_opened = True
             await self._open_answer()
         while not self._ready:
-            if self._failure is not None:
-                raise self._failure
             if self._has_ended:
-                raise StopAsyncIteration
-            await self._read_on()
+                raise self._failure or StopAsyncIteration
+            if self._parser.is_complete:
+                await self._read_trailing()
+                continue
+            # Not in a method of its own: a coroutine more for each piece is 2 % of a stream.
+            stop = sys.exception()
+            try:
+                item = await self._read_next()
+            except Exception as error:
+                if not self._ends_by(error, stop):
+                    raise
+            else:
+                self._take_item(item)
         return self._ready.popleft()
 
     def take_ready(self) -> ChatResponseUpdate | None:
@@ -148,9 +167,12 @@ class UpdateSource(ABC):
             if isinstance(body, AsyncGenerator):
                 await body.aclose()
 
-    def _begin(self, body: AsyncIterator[Any], response: Any) -> None:
+    def _begin(
+        self, body: AsyncIterator[Any], response: Any, read_next: Callable[[], Awaitable[Any]]
+    ) -> None:
         """Note what came, before any of it is read."""
         self._body = body
+        self._read_next = read_next
         # A double in a test, or a transport of one's own, may have no response.
         self._headers = getattr(response, "headers", None) or {}
         # With HTTP/2 others read the same connection: a stream is left, not run out.
@@ -160,7 +182,8 @@ class UpdateSource(ABC):
     async def _open_answer(self) -> None: ...
 
     @abstractmethod
-    async def _read_on(self) -> None: ...
+    def _take_item(self, item: Any) -> None:
+        """Make updates of it."""
 
     @abstractmethod
     async def _close_answer(self) -> None: ...
@@ -174,11 +197,12 @@ class UpdateSource(ABC):
         except _NO_EVENT as error:
             self._fail(_UNREADABLE, error)
         else:
-            for update in updates:
-                if not self._has_begun:
-                    self._has_begun = True
-                    update.rate_limit_headers = rate_limit_headers(self._headers)
-                self._ready.append(update)
+            if updates and not self._has_begun:
+                self._has_begun = True
+                updates[0].rate_limit_headers = rate_limit_headers(self._headers)
+            self._ready += updates
+            if self._parser.is_terminal and not self._has_ended:
+                self._end()
 
     def _end(self) -> None:
         """Take the end of the body for the end of the stream, if it is."""
@@ -203,29 +227,45 @@ class UpdateSource(ABC):
         self._errors.complete(failure, self._headers)
         self._has_ended, self._failure = True, failure
 
-    async def _step(self, read: Callable[[], Awaitable[Any]]) -> Any:
-        """Wait for more, but not for long once the answer is complete; None if no more comes."""
+    async def _read_trailing(self) -> None:
+        """Wait for what may follow the proven end, but not for long."""
         stop = sys.exception()
+        item: Any = None
         try:
-            if not self._parser.is_complete:
-                return await read()
             with anyio.move_on_after(_TRAILING_SECONDS):
-                return await read()
-        except StopAsyncIteration:
-            return None
-        except _NO_EVENT as error:
-            self._fail(_UNREADABLE, error)
+                item = await self._read_next()
         except Exception as error:
-            redact(error, stop)
-            ours = self._errors.of_exception(error)
-            if ours is None:
+            if not self._ends_by(error, stop):
                 raise
-            if isinstance(ours, ChatClientError) and ours.status_code is not None:
-                ours.__cause__ = error
-                self._fail_with(ours)
+        else:
+            if item is None:
+                self._end()
             else:
-                self._fail("broke off", error)
-        return None
+                self._take_item(item)
+
+    def _ends_by(self, error: Exception, stop: BaseException | None) -> bool:
+        """End the stream by what reading raised; False if that is not a provider's doing.
+
+        Args:
+            error: What was raised.
+            stop: What was being handled when reading began.
+        """
+        if isinstance(error, StopAsyncIteration):
+            self._end()
+            return True
+        if isinstance(error, _NO_EVENT):
+            self._fail(_UNREADABLE, error)
+            return True
+        redact(error, stop)
+        ours = self._errors.of_exception(error)
+        if ours is None:
+            return False
+        if isinstance(ours, ChatClientError) and ours.status_code is not None:
+            ours.__cause__ = error
+            self._fail_with(ours)
+        else:
+            self._fail("broke off", error)
+        return True
 
 
 async def _run_out(body: AsyncIterator[Any]) -> None:
@@ -261,7 +301,9 @@ class SSESource(UpdateSource):
     async def _open_answer(self) -> None:
         with self._errors.translating():
             self._answer, self._parser = await self._open()
-        self._begin(self._answer.aiter_bytes(), self._answer)
+        body = _pieces(self._answer)
+        # The iterator's own awaitable: a coroutine of ours would be one more for each piece.
+        self._begin(body, self._answer, body.__anext__)
         # Some servers name no type at all; whether it is a stream then shows at its end.
         content_type = self._headers.get("content-type") or "text/event-stream"
         if not content_type.lower().startswith("text/event-stream"):
@@ -270,12 +312,14 @@ class SSESource(UpdateSource):
     async def _refuse(self, content_type: str) -> None:
         """Find out what came instead of an event stream."""
         body = bytearray()
-        with anyio.move_on_after(_TRAILING_SECONDS):
-            while len(body) < _REFUSAL_BYTES:
-                piece = await self._step(self._next_piece)
-                if piece is None:
-                    break
-                body += piece
+        stop = sys.exception()
+        try:
+            with anyio.move_on_after(_TRAILING_SECONDS), contextlib.suppress(StopAsyncIteration):
+                while len(body) < _REFUSAL_BYTES:
+                    body += await self._read_next()
+        except Exception as error:
+            if not self._ends_by(error, stop):
+                raise
         self._has_ended = True
         try:
             decoded = json.loads(body)
@@ -286,32 +330,29 @@ class SSESource(UpdateSource):
         elif self._failure is None:
             self._fail(f"came as {content_type.partition(';')[0]} instead of an event stream", None)
 
-    def _next_piece(self) -> Awaitable[bytes]:
-        # The iterator's own awaitable: a coroutine of ours would be one more for each piece.
-        return anext(cast("AsyncIterator[bytes]", self._body))
-
-    async def _read_on(self) -> None:
-        piece = await self._step(self._next_piece)
-        if piece is not None:
-            self._decode(piece)
-        elif not self._has_ended:
-            self._end()
-
-    def _decode(self, piece: bytes) -> None:
+    def _take_item(self, item: bytes) -> None:
         try:
-            events = self._decoder.feed(piece)
+            events = self._decoder.feed(item)
         except UnicodeDecodeError as error:
             self._fail("is not UTF-8", error)
             return
         for event, data in events:
             self._take(self._parser.feed, event, data)
-            if self._parser.is_terminal and not self._has_ended:
-                self._end()
             if self._has_ended:
                 break
 
     async def _close_answer(self) -> None:
         await self._answer.aclose()
+
+
+def _pieces(answer: HTTPAnswer) -> AsyncGenerator[bytes, None]:
+    """Read a body as it comes, past the HTTP library's decoding where nothing is encoded.
+
+    A generator and two loops less for each piece: 4 % of a stream.
+    """
+    if answer.is_stream_consumed or "content-encoding" in answer.headers:
+        return answer.aiter_bytes()
+    return answer.aiter_raw()
 
 
 @final
@@ -335,23 +376,20 @@ class SDKSource(UpdateSource):
     async def _open_answer(self) -> None:
         with self._errors.translating():
             self._stream, self._parser = await self._open()
-        self._begin(aiter(self._stream), getattr(self._stream, "response", None))
+        body = aiter(self._stream)
+        response = getattr(self._stream, "response", None)
+        self._begin(body, response, functools.partial(_next_object, body))
 
-    async def _read_on(self) -> None:
-        item = await self._step(self._next_object)
-        if item is not None:
-            self._take(self._parser.feed_object, item)
-            if self._parser.is_terminal and not self._has_ended:
-                self._end()
-        elif not self._has_ended:
-            self._end()
-
-    async def _next_object(self) -> Mapping[str, Any]:
-        item = await anext(cast("AsyncIterator[Any]", self._body))
-        found = item.to_dict() if hasattr(item, "to_dict") else item
-        if not isinstance(found, Mapping):
-            raise ValueError("an event is no object")  # noqa: TRY004  # what was sent, not a bug
-        return cast("Mapping[str, Any]", found)
+    def _take_item(self, item: Mapping[str, Any]) -> None:
+        self._take(self._parser.feed_object, item)
 
     async def _close_answer(self) -> None:
         await self._stream.close()
+
+
+async def _next_object(body: AsyncIterator[Any]) -> Mapping[str, Any]:
+    item = await anext(body)
+    found = item.to_dict() if hasattr(item, "to_dict") else item
+    if not isinstance(found, Mapping):
+        raise ValueError("an event is no object")  # noqa: TRY004  # what was sent, not a bug
+    return cast("Mapping[str, Any]", found)

@@ -59,8 +59,11 @@ def text(index, *pieces) -> list[dict[str, Any]]:
 
 
 def updates(*events, trimmed="") -> list[ChatResponseUpdate]:
-    reader = MessagesParser(ERRORS, origin=HERE, trimmed=trimmed)
-    return [update for event in events for update in reader.feed_object(event)]
+    """Read events as text and as objects, which must come to the same."""
+    reader, other = (MessagesParser(ERRORS, origin=HERE, trimmed=trimmed) for _ in range(2))
+    found = [update for event in events for update in reader.feed("", json.dumps(event))]
+    assert found == [update for event in events for update in other.feed_object(event)]
+    return found
 
 
 def folded(*events, trimmed="") -> ChatResponse:

@@ -27,9 +27,13 @@ def event(kind, **fields):
 
 
 def read(*events, by=None):
-    """Feed events, and return the updates."""
-    by = by or parser()
-    return [update for one in events for update in by.feed("", json.dumps(one))]
+    """Feed events, and return the updates; to a new parser also as objects: they are the same."""
+    reader = by or parser()
+    found = [update for one in events for update in reader.feed("", json.dumps(one))]
+    if by is None:
+        other = parser()
+        assert found == [update for one in events for update in other.feed_object(one)]
+    return found
 
 
 def fold(*events):

@@ -1,5 +1,6 @@
 """Reading one answer as a source of updates."""
 
+import gzip
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -62,9 +63,15 @@ class Answer:
         self.connection = Connection()
         self.reading = self.connection.read(self.pieces)
 
-    async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+    is_stream_consumed = False
+
+    async def aiter_raw(self) -> AsyncGenerator[bytes, None]:
         async for piece in self.reading:
             yield piece
+
+    async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+        raise AssertionError("a body that is not encoded was decoded")
+        yield b""
 
     async def aclose(self) -> None:
         self.closed += 1
@@ -113,6 +120,25 @@ async def test_updates_of_one_read_are_ready_without_waiting(anyio_backend):
     assert (first.text, second and second.text) == ("a", "b")
     assert stream.take_ready() is None
     assert await texts(stream) == ["stop"]
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["unread", "read before"])
+@pytest.mark.parametrize("is_encoded", [False, True], ids=["plain", "gzip"])
+async def test_a_body_is_decoded_where_it_is_encoded(is_read, is_encoded, anyio_backend):
+    """Also one that somebody, such as an event hook, has read before."""
+    body = b"data: a\n\ndata: stop\n\n"
+    headers = SSE | ({"content-encoding": "gzip"} if is_encoded else {})
+    sent = httpx2.ByteStream(gzip.compress(body) if is_encoded else body)
+    answer = httpx2.Response(200, headers=headers, stream=sent)
+    if is_read:
+        await answer.aread()
+
+    async def send() -> tuple[httpx2.Response, Parser]:
+        return answer, Parser()
+
+    stream = SSESource(send, ERRORS)
+    assert await texts(stream) == ["a", "stop"]
     await stream.aclose()
 
 

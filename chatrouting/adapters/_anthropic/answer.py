@@ -24,6 +24,8 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 #: What else is said about an answer, kept where it says something.
 _PROPERTIES: Final = ("stop_sequence", "stop_details", "container", "service_tier")
 
+_NOTHING: Final = Usage()
+
 
 def finish_reason(stop_reason: object) -> FinishReason | str | None:
     """Return why a message ended; a word that we do not know passes through."""
@@ -47,7 +49,7 @@ def usage(counts: Json) -> Usage | None:
         cache_write_input_tokens=written,
         reasoning_output_tokens=as_count(details.get("thinking_tokens")),
     )
-    return None if found == Usage() else found
+    return None if found == _NOTHING else found
 
 
 def properties(message: Json, counts: Json) -> dict[str, Any] | None:
@@ -75,6 +77,11 @@ class Seam:
     def __init__(self, trimmed: str) -> None:
         self._trimmed = trimmed
         self._ahead = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what comes next may be white space to be left out."""
+        return bool(self._trimmed)
 
     def take(self, text: str, *, is_last: bool = False) -> str:
         """Return the part of the next text that may be handed out now.

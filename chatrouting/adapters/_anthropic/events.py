@@ -6,7 +6,7 @@ first delta, one that was not ended ends with the message.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
 from chatrouting.adapters._anthropic.answer import (
@@ -32,14 +32,6 @@ _KINDS: Final[Mapping[str, str]] = {
     "thinking_delta": "thinking",
     "signature_delta": "thinking",
 }
-
-
-def _events(message: Json) -> Iterator[Json]:
-    yield {"type": "message_start", "message": message}
-    for index, block in enumerate(as_objects(message.get("content"))):
-        yield {"type": "content_block_start", "index": index, "content_block": block}
-        yield {"type": "content_block_stop", "index": index}
-    yield {"type": "message_delta", "delta": message, "usage": message.get("usage")}
 
 
 def _is_message(body: Json) -> bool:
@@ -109,7 +101,8 @@ class MessagesParser:
         self._origin = origin
         self._seam = Seam(trimmed)
         self._names = CallNames()
-        self._facts: dict[str, Any] = {}
+        self._message_id: str | None = None
+        self._model: str | None = None
         self._counts: dict[str, Any] = {}
         self._blocks: dict[int, _Block] = {}
         self._closed: list[Json] = []
@@ -125,7 +118,9 @@ class MessagesParser:
         """Take one server-sent event; see `StreamParser`."""
         if event == "ping" or data == "[DONE]":  # sent by servers that write all streams alike
             return ()
-        return self._read(as_object(loads(data)), event)
+        found = as_object(loads(data))
+        updates = self._plain_text(found)
+        return self._read(found, event) if updates is None else updates
 
     def feed_object(self, data: Json) -> Sequence[ChatResponseUpdate]:
         """Take one event that somebody else has decoded; see `StreamParser`."""
@@ -135,7 +130,25 @@ class MessagesParser:
         """Take the decoded body of a whole message; see `AnswerParser`."""
         if not _is_message(body):
             raise ValueError("a body that is no message")
-        return [update for event in _events(body) for update in self._read(event, "")]
+        updates = self._start({"message": body})
+        for index, block in enumerate(as_objects(body.get("content"))):
+            updates += self._start_block({"index": index, "content_block": block})
+            updates += self._stop_block({"index": index})
+        return updates + self._finish({"delta": body, "usage": body.get("usage")})
+
+    def _plain_text(self, event: Json) -> list[ChatResponseUpdate] | None:
+        """Take a piece of a block's text, which nearly all events are, by the shortest way."""
+        if event.get("type") != "content_block_delta":
+            return None
+        index, delta = event.get("index"), as_object(event.get("delta"))
+        block = self._blocks.get(index) if type(index) is int else None
+        if block is None or delta.get("type") != "text_delta" or self._seam.is_open:
+            return None
+        text = delta.get("text")
+        if type(text) is not str or not text:
+            return None
+        block.pieces.append(text)
+        return self._update(TextContent(text))
 
     def _read(self, event: Json, name: str) -> Sequence[ChatResponseUpdate]:
         """Return the updates that an event makes; `name` stood in front of it."""
@@ -152,9 +165,11 @@ class MessagesParser:
         message = as_object(event.get("message"))
         message_id = as_text(message.get("id")) or None
         model = as_text(message.get("model")) or None
-        self._facts = {"message_id": message_id, "response_id": message_id, "model": model}
+        self._message_id, self._model = message_id, model
         self._count(message)
-        return [ChatResponseUpdate(role=Role.ASSISTANT, usage=usage(self._counts), **self._facts)]
+        updates = self._update()
+        updates[0].role, updates[0].usage = Role.ASSISTANT, usage(self._counts)
+        return updates
 
     def _count(self, event: Json) -> None:
         # Counts are cumulative: a later one replaces, it is never added.
@@ -163,7 +178,14 @@ class MessagesParser:
                 self._counts[name] = value
 
     def _update(self, *contents: Content) -> list[ChatResponseUpdate]:
-        return [ChatResponseUpdate(contents, **self._facts)]
+        return [
+            ChatResponseUpdate(
+                contents,
+                message_id=self._message_id,
+                response_id=self._message_id,
+                model=self._model,
+            )
+        ]
 
     def _start_block(self, event: Json) -> list[ChatResponseUpdate]:
         index = event.get("index")
@@ -263,8 +285,8 @@ class MessagesParser:
         updates += self._rest(refusal(delta))
         updates.append(
             ChatResponseUpdate(
-                response_id=self._facts.get("response_id"),
-                model=self._facts.get("model"),
+                response_id=self._message_id,
+                model=self._model,
                 finish_reason=reason,
                 usage=usage(self._counts),
                 additional_properties=properties(delta, self._counts),
@@ -281,7 +303,9 @@ class MessagesParser:
         kept = keep(self._closed, self._origin)
         if not contents and kept is None:
             return []
-        return [ChatResponseUpdate(contents, additional_properties=kept, **self._facts)]
+        updates = self._update(*contents)
+        updates[0].additional_properties = kept
+        return updates
 
     def _stop(self, event: Json) -> list[ChatResponseUpdate]:  # noqa: ARG002
         self.is_complete = self.is_terminal = True

@@ -90,23 +90,29 @@ class ResponsesParser:
         self._items: dict[object, _Item] = {}
 
     def feed(self, event: str, data: str) -> Updates:
-        """Take one event.
-
-        Args:
-            event: Its name, "" without one; the `type` in the data counts more.
-            data: JSON text.
-
-        Raises:
-            ValueError: If `data` is not JSON.
-            ChatClientError: If the event says that the response failed.
-        """
+        """Take one server-sent event, whose own `type` counts more; see `StreamParser`."""
         if data == "[DONE]":  # sent by servers that write all their streams alike
             return []
-        return self._take(event, as_object(loads(data)))
+        found = as_object(loads(data))
+        updates = self._plain_text(found)
+        return self._take(event, found) if updates is None else updates
 
     def feed_object(self, data: Json) -> Updates:
-        """Take one event that somebody else has decoded; raises as `feed` does."""
+        """Take one event that somebody else has decoded; see `StreamParser`."""
         return self._take("", data)
+
+    def _plain_text(self, event: Json) -> Updates | None:
+        """Take a piece of a message's text, which nearly all events are, by the shortest way."""
+        if event.get("type") != "response.output_text.delta":
+            return None
+        index, part, text = map(event.get, ("output_index", "content_index", "delta"))
+        item = self._items.get(index) if type(index) is int else None
+        if item is None or type(part) is not int or type(text) is not str or not text:
+            return None
+        item.sent.add(part)
+        update = ChatResponseUpdate((TextContent(text),), response_id=self._response_id)
+        update.message_id = item.message_id
+        return [update]
 
     def _take(self, name: str, event: Json) -> Updates:
         kind = as_text(event.get("type")) or name
@@ -266,17 +272,15 @@ class ResponsesParser:
     def _say(
         self, item: _Item | None, event: Json, content: TextContent | RefusalContent
     ) -> Updates:
+        updates: Updates = []
         if not content.text:
-            return []
+            return updates
         if item is None:
             item, updates = self._open_item(
                 {"type": "message", "id": event.get("item_id")}, event.get("output_index")
             )
-        else:
-            updates = []
         item.sent.add(_index(event.get("content_index")))
-        updates.append(self._update((content,), message_id=item.message_id))
-        return updates
+        return [*updates, self._update((content,), message_id=item.message_id)]
 
     def _on_text_done(self, event: Json) -> Updates:
         return self._on_part_done(event, "text", is_refusal=False)
