@@ -65,6 +65,11 @@ class AnthropicConnection(SDKConnection["Client"]):
             )
         return client
 
+    def _sdk_options(self) -> dict[str, Any]:
+        from anthropic import not_given  # noqa: PLC0415  # loaded when first used
+
+        return {"timeout": not_given}
+
     def _stream_classes(self, path: str) -> tuple[Any, Any]:  # noqa: ARG002  # there is one
         """Give the SDK's classes for the events of a message.
 

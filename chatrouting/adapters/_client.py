@@ -6,7 +6,7 @@ request is written and what an answer means, the subclasses know: one for each A
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from chatrouting.adapters._connection import Answer, Call, SDKConnection
 from chatrouting.adapters._errors import Errors
@@ -20,6 +20,9 @@ from chatrouting.policies.error_body import holds_error
 from chatrouting.policies.retry_after import rate_limit_headers
 from chatrouting.responses import ChatResponse, ChatResponseUpdate
 from chatrouting.stream import ResponseStream
+
+#: Made once: it is as dear as everything else that is done before a request is written.
+_NO_OPTIONS: Final = ChatOptions()
 
 
 class AnswerParser(StreamParser, Protocol):
@@ -120,7 +123,7 @@ class SDKChatClient(ClosingClient):
         """Check what can be checked before the request is written."""
         self._connection.check_open()
         said = as_messages(messages)
-        options = options or ChatOptions()
+        options = options or _NO_OPTIONS
         model = options.model or self._metadata.model
         if not model:
             raise ConfigurationError(

@@ -1,6 +1,6 @@
 """The only file that imports the OpenAI SDK, and it does so when a client is first needed."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from chatrouting.adapters._connection import SDKConnection
@@ -41,8 +41,10 @@ class OpenAIConnection(SDKConnection["AsyncOpenAI"]):
         is_azure = any(base.__name__ == "AsyncAzureOpenAI" for base in type(client).__mro__)
         super().__init__(client, "azure" if is_azure else "openai")
 
-    def _options(self, headers: Mapping[str, str]) -> dict[str, Any]:
-        return super()._options(headers) | {"security": {"bearer_auth": True}}
+    def _sdk_options(self) -> dict[str, Any]:
+        from openai import not_given  # noqa: PLC0415  # loaded when first used
+
+        return {"timeout": not_given, "security": {"bearer_auth": True}}
 
     def _from_environment(self) -> "AsyncOpenAI":
         from openai import (  # noqa: PLC0415  # loaded when first used

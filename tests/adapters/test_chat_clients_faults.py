@@ -11,6 +11,7 @@ from functools import partial
 from itertools import product
 
 import anyio
+import httpx2
 import pytest
 
 from chatrouting.contents import ToolCallContent
@@ -168,6 +169,30 @@ async def test_the_sdk_does_not_retry_beneath_us(anyio_backend, api, serve, ask)
                 assert len(server.requests) == number
 
         assert client.get_service(api.sdk_class).max_retries == 2
+
+
+async def test_everything_else_is_asked_as_the_sdk_itself_asks(anyio_backend, api, serve):
+    """The options that are given to the SDK change nothing that its client decides."""
+
+    def make(server, http):
+        return api.sdk_class(
+            base_url=api.base_url(server),
+            api_key="k" * 9,
+            http_client=http,
+            timeout=7,
+            default_headers={"x-mine": "1"},
+            default_query={"tier": "2"},
+        )
+
+    async with serve(Reply("a"), Reply("b"), make_sdk=make) as (server, client):
+        await client.get_response("hi")
+        (ours,) = server.requests
+        path = ours.path.removeprefix("/v1") if api.provider == "openai" else ours.path
+        sdk = client.get_service(api.sdk_class)
+        await sdk.post(path, cast_to=httpx2.Response, body=ours.body)
+    theirs = server.requests[1]
+    assert ours.headers == theirs.headers
+    assert ours.query == theirs.query == {"tier": "2"}
 
 
 # -- no answer -------------------------------------------------------------------------------------
