@@ -12,12 +12,15 @@ from typing import Any, Final, cast
 
 _SHORTENED: Final = 300
 _MASK: Final = "[key]"
+#: The look ahead spares the alternatives at most places: a fifth of the time.
 _KEY: Final = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|pplx|key|hf|r8|nvapi|AIza)[-_]?[\w*.-]{12,}|\bBearer\s+\S+"
-    # What an HTTP library says of a key that cannot be a header.
-    r"|(?<=Illegal header value )b?['\"].*",
+    r"\b(?=[sprgxkhnAB])"
+    r"(?:(?:sk|pk|rk|gsk|xai|pplx|key|hf|r8|nvapi|AIza)[-_]?[\w*.-]{12,}|Bearer\s+\S+)",
     re.ASCII,
 )
+#: What an HTTP library says of a key that cannot be a header.
+_QUOTING: Final = "Illegal header value "
+_QUOTED: Final = re.compile(rf"(?<={_QUOTING})b?['\"].*")
 #: Validation errors of Python servers repeat what they were given, and that is the prompt.
 _ECHO: Final = re.compile(r"""(?:input_value\s*=|['"]input['"]\s*:).*""", re.DOTALL)
 _STATUSES: Final = range(100, 600)
@@ -70,6 +73,8 @@ def mask_keys(text: str, keys: Iterable[str] = ()) -> str:
     """Replace `keys`, and what looks like a credential."""
     for key in keys:
         text = text.replace(key, _MASK)
+    if _QUOTING in text:
+        text = _QUOTED.sub(_MASK, text)
     return _KEY.sub(_MASK, text)
 
 
