@@ -49,6 +49,8 @@ class UsageFold:
 
 def coalesce(contents: list[Content], *, is_complete: bool) -> list[Content]:
     """Join runs of one kind, and the fragments of each tool call at the place of the first."""
+    if len(contents) == 1 and not isinstance(contents[0], ToolCallContent):
+        return contents
     merged: list[Content] = []
     run: list[Content] = []
     calls: dict[str, list[ToolCallContent]] = {}

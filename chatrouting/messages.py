@@ -105,9 +105,8 @@ def as_messages(value: MessagesInput) -> tuple[ChatMessage, ...]:
     if type(value) is tuple or type(value) is list:
         for item in items:
             if type(item) is not ChatMessage:
-                break
-        else:
-            return tuple(items)
+                return tuple(map(_as_message, items))
+        return tuple(items)
     if isinstance(value, str | ChatMessage | Mapping):
         return (_as_message(items),)
     if not isinstance(value, Iterable) or isinstance(value, bytes):
@@ -120,7 +119,7 @@ def _as_message(value: ChatMessage | Mapping[str, Any] | str) -> ChatMessage:
         return value
     if isinstance(value, str):
         return ChatMessage(Role.USER, value)
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # a dict is known without asking the abstract class
         return _from_mapping(value)
     raise TypeError(_not_messages(value))
 
@@ -149,12 +148,19 @@ def _from_mapping(value: Mapping[str, Any]) -> ChatMessage:
     contents = _parts(value.get("content"))
     if role is Role.TOOL and "tool_call_id" in value:
         contents = (ToolResultContent(str(value["tool_call_id"]), _result(contents)),)
-    elif contents and all(isinstance(item, ToolResultContent) for item in contents):
+    elif _are_results(contents):
         role = Role.TOOL
     if value.get("refusal"):
         contents += (RefusalContent(str(value["refusal"])),)
-    calls = tuple(_openai_call(call) for call in value.get("tool_calls") or ())
+    calls = tuple(map(_openai_call, value.get("tool_calls") or ()))
     return ChatMessage(role, contents + calls, author_name=value.get("name"))
+
+
+def _are_results(contents: tuple[Content, ...]) -> bool:
+    for item in contents:
+        if not isinstance(item, ToolResultContent):
+            return False
+    return bool(contents)
 
 
 def _result(contents: tuple[Content, ...]) -> str | tuple[Content, ...]:

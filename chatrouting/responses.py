@@ -257,17 +257,10 @@ class ChatResponse:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Facts of a response for which the last one that is not None wins.
-_LAST_WINS: Final = (
-    "model",
-    "finish_reason",
-    "conversation_id",
-    "continuation_token",
-    "rate_limit_headers",
-)
-
 
 class _Fold:
+    __slots__ = ("drafts", "facts", "properties", "usage")
+
     def __init__(self) -> None:
         self.drafts: list[_Draft] = []
         self.usage = UsageFold()
@@ -275,17 +268,30 @@ class _Fold:
         self.properties: dict[str, Any] = {}
 
     def add(self, update: ChatResponseUpdate) -> None:
+        self._add_facts(update)
+        self._add_message(update)
+
+    def _add_facts(  # noqa: C901  # name by name: a loop takes three times as long
+        self, update: ChatResponseUpdate
+    ) -> None:
+        facts = self.facts
         if update.usage is not None:
             self.usage.add(update.response_id, update.usage)
         if update.response_id:
-            self.facts["response_id"] = update.response_id
+            facts["response_id"] = update.response_id
         if update.created_at is not None and update.created_at > _EPOCH:
-            self.facts.setdefault("created_at", update.created_at)
-        for name in _LAST_WINS:
-            value = getattr(update, name)
-            if value is not None:
-                self.facts[name] = value
-        self._add_message(update)
+            facts.setdefault("created_at", update.created_at)
+        # Of these the last one wins.
+        if update.model is not None:
+            facts["model"] = update.model
+        if update.finish_reason is not None:
+            facts["finish_reason"] = update.finish_reason
+        if update.conversation_id is not None:
+            facts["conversation_id"] = update.conversation_id
+        if update.continuation_token is not None:
+            facts["continuation_token"] = update.continuation_token
+        if update.rate_limit_headers is not None:
+            facts["rate_limit_headers"] = update.rate_limit_headers
 
     def _add_message(self, update: ChatResponseUpdate) -> None:
         properties = update.additional_properties
@@ -316,6 +322,8 @@ class _Fold:
 class _Draft:
     """A message under way."""
 
+    __slots__ = ("author_name", "contents", "message_id", "properties", "role")
+
     def __init__(self) -> None:
         self.role: Role | None = None
         self.author_name: str | None = None
@@ -334,7 +342,7 @@ class _Draft:
     def message(self, *, is_complete: bool) -> ChatMessage:
         return ChatMessage(
             self.role or Role.ASSISTANT,
-            coalesce(self.contents, is_complete=is_complete),
+            tuple(coalesce(self.contents, is_complete=is_complete)),
             author_name=self.author_name,
             message_id=self.message_id,
             additional_properties=self.properties or None,
