@@ -64,6 +64,8 @@ class AnthropicChatClient(SDKChatClient):
         connection = AnthropicConnection(client)
         super().__init__(connection, connection.provider, model, decode)
         self._max_output_tokens = max_output_tokens
+        #: Whom the last request was for: mostly whom the next one is for.
+        self._target: Target | None = None
 
     def _write(
         self,
@@ -73,7 +75,13 @@ class AnthropicChatClient(SDKChatClient):
         *,
         is_streaming: bool,  # noqa: ARG002  # the body is the same
     ) -> tuple[Call, MessagesParser]:
-        target = Target(errors.provider, errors.model, self._connection.endpoint())
+        target = self._find_target(errors.model)
         sent = request(messages, options, target, limit=self._max_output_tokens)
         parser = MessagesParser(errors, origin=target.origin, trimmed=sent.trimmed)
         return Call(MESSAGES, sent.body, sent.headers), parser
+
+    def _find_target(self, model: str) -> Target:
+        target, endpoint = self._target, self._connection.endpoint()
+        if target is None or target.model != model or target.endpoint != endpoint:
+            target = self._target = Target(self._connection.provider, model, endpoint)
+        return target

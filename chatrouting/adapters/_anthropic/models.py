@@ -7,6 +7,7 @@ is taken to be like the newest ones, except that the provider itself may refuse 
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from chatrouting.errors import UnsupportedOptionError
@@ -41,14 +42,9 @@ def model_family(model: str) -> str:
     return _SUFFIX.sub("", name) if name.startswith("claude") else model
 
 
-def _version(family: str) -> Version | None:
-    match = _NAMES.match(family)
-    return None if match is None else (int(match["major"]), int(match["minor"] or 0))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
-    """Who a request is for.
+    """Who a request is for. One for many requests: what its name says is read once.
 
     Attributes:
         provider: As the adapter names itself, such as "anthropic".
@@ -60,44 +56,50 @@ class Target:
     model: str
     endpoint: str
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The model's family."""
         return model_family(self.model)
 
-    @property
+    @cached_property
     def origin(self) -> str:
         """The issuer of reasoning: provider, endpoint and model family."""
         return f"{self.provider} {self.endpoint} {self.family}"
 
+    @cached_property
+    def version(self) -> Version | None:
+        """The model's version; None for a name that does not say."""
+        match = _NAMES.match(self.family)
+        return None if match is None else (int(match["major"]), int(match["minor"] or 0))
+
     @property
     def takes_sampling(self) -> bool:
         """Whether temperature, top_p and top_k are known to be taken."""
-        version = _version(self.family)
+        version = self.version
         return version is not None and version <= LAST_WITH_SAMPLING
 
     @property
     def takes_one_sampling_value(self) -> bool:
         """Whether temperature and top_p exclude each other."""
-        version = _version(self.family)
+        version = self.version
         return version is not None and version >= FIRST_WITH_ONE_SAMPLING_VALUE
 
     @property
     def refuses_schema(self) -> bool:
         """Whether an answer by a JSON schema is known not to be offered."""
-        version = _version(self.family)
+        version = self.version
         return version is not None and version < FIRST_WITH_SCHEMA
 
     @property
     def refuses_prefill(self) -> bool:
         """Whether a conversation that ends with the assistant is known to be refused."""
-        version = _version(self.family)
+        version = self.version
         return version is not None and version > LAST_WITH_PREFILL
 
     @property
     def thinking(self) -> Literal["none", "budget", "adaptive"]:
         """How the model is asked to think."""
-        version = _version(self.family)
+        version = self.version
         if version is None or version >= FIRST_WITH_ADAPTIVE_THINKING:
             return "adaptive"
         return "budget" if version >= FIRST_WITH_THINKING else "none"

@@ -22,6 +22,8 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "content_filter": FinishReason.CONTENT_FILTER,
 }
 
+_NOTHING: Final = Usage()
+
 
 def finish_reason(word: str, *, has_calls: bool) -> FinishReason | str:
     """Return why an answer ended; a word that we do not know passes through.
@@ -50,4 +52,4 @@ def usage(data: Json) -> Usage | None:
         cache_write_input_tokens=as_count(prompt.get("cache_write_tokens")),
         reasoning_output_tokens=as_count(completion.get("reasoning_tokens")),
     )
-    return None if found == Usage() else found
+    return None if found == _NOTHING else found

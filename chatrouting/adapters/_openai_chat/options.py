@@ -23,7 +23,8 @@ from chatrouting.adapters.dialects import Dialect
 from chatrouting.errors import UnsupportedOptionError
 from chatrouting.options import ChatOptions, JsonSchemaFormat, Tool
 
-_SAME_NAME: Final = (
+#: Fields of their own; only the seed is called otherwise by some servers.
+_FIELDS: Final = (
     "temperature",
     "top_p",
     "top_k",
@@ -31,6 +32,7 @@ _SAME_NAME: Final = (
     "presence_penalty",
     "reasoning_effort",
     "metadata",
+    "seed",
 )
 
 
@@ -81,12 +83,12 @@ def audio_media_type(body: Mapping[str, Any]) -> str:
 def _fields(options: ChatOptions, dialect: Dialect, dropped: list[str]) -> Body:
     """Write what is a field of its own; the names of what is left out go into `dropped`."""
     fields: Body = {}
-    for name, field in (*((name, name) for name in _SAME_NAME), ("seed", dialect.seed_field)):
+    for name in _FIELDS:
         value = getattr(options, name)
         if value is not None and name in dialect.dropped_options:
             dropped.append(name)
         elif value is not None:
-            fields[field] = value
+            fields[dialect.seed_field if name == "seed" else name] = value
     if options.max_output_tokens is not None:
         fields[dialect.max_tokens_field] = options.max_output_tokens
     if options.stop_sequences:
