@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _SMALL: Final = 1e-12
 _LARGE: Final = 1e12
 
+#: Rows of which a product takes less time, by up to half, if they lie one after the other.
+_SOME: Final = 64
 #: Bytes that a processor fetches at once.
 _CACHE_LINE: Final = 64
 
@@ -97,13 +99,16 @@ def make_unit_rows(vectors: Vectors) -> None:
     np.divide(vectors, lengths[:, None], out=vectors, casting="same_kind")
 
 
-def by_columns(rows: Vectors) -> Vectors:
-    """Copy rows into memory column by column, beginning with a cache line.
+def arranged(rows: Vectors) -> Vectors:
+    """Copy rows into memory so that a product with one query takes the least time.
 
-    A product with one query takes up to half less time than over rows that lie one by one.
+    Some lie row by row, many column by column from the beginning of a cache line; for either the
+    other way takes up to twice as long.
     """
     import numpy as np
 
+    if len(rows) <= _SOME:
+        return np.array(rows, order="C")
     memory = np.empty(rows.nbytes + _CACHE_LINE, np.uint8)
     start = -memory.ctypes.data % _CACHE_LINE
     columns = memory[start : start + rows.nbytes].view(np.float32).reshape(rows.shape[::-1])

@@ -29,6 +29,9 @@ class DecisionReason(StrEnum):
     EMBEDDING_ERROR = "embedding_error"
 
 
+_MATCHED = DecisionReason.MATCHED
+
+
 @final
 class RouteScores(Mapping[str, float | None]):
     """The score of every route; None for one that has none.
@@ -181,13 +184,13 @@ class DecisionRule:
             return self.undecided(DecisionReason.NO_MATCH)
         best = self.names[winner]
         threshold = self.thresholds[winner]
-        reason = DecisionReason.MATCHED
+        reason = _MATCHED
         if scoring.score < threshold - ROUNDING:
             reason = DecisionReason.BELOW_THRESHOLD
         elif scoring.lead is not None and scoring.lead < self.margin - ROUNDING:
             reason = DecisionReason.NO_CLEAR_LEAD
         return SemanticDecision(
-            route=best if reason is DecisionReason.MATCHED else DEFAULT_ROUTE,
+            route=best if reason is _MATCHED else DEFAULT_ROUTE,
             reason=reason,
             scores=RouteScores(self.positions, scoring, self.limit),
             best=best,
@@ -204,7 +207,7 @@ class DecisionRule:
 
 def _bounded(score: float, limit: float) -> float:
     """Take off what float32 adds beyond the highest and the lowest score."""
-    return max(-limit, min(limit, score))
+    return score if -limit <= score <= limit else math.copysign(limit, score)
 
 
 def _written(number: float | None) -> str:

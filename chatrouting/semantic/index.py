@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
-from chatrouting.semantic._vectors import Vectors, by_columns
+from chatrouting.semantic._vectors import Vectors, arranged
 from chatrouting.semantic.scoring import ROUNDING, Scoring
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ NO_MATCH: Final = float("-inf")
 
 #: Queries in one matrix product: enough to be fast, few enough for little memory.
 _QUERIES_AT_ONCE: Final = 64
+#: So few of so many rows are found sooner one after the other than by parting the rows: in 3 µs
+#: instead of 6 of 1,000, in a quarter of the time of 100,000.
+_FEW: Final = 8
+_MANY: Final = 500
 #: Numbers in an index from which one product holds up an event loop for a millisecond.
 _LARGE: Final = 4_000_000
 
@@ -95,7 +99,7 @@ class _UnitRows:
         import numpy as np
 
         void = np.flatnonzero(~np.any(rows, axis=1))
-        self.rows = by_columns(rows)
+        self.rows = arranged(rows)
         self._void = void if len(void) else None
 
     def cosines(self, query: Vectors) -> Cosines:
@@ -139,7 +143,9 @@ class UtteranceIndex:
         self.dimension = int(vectors.shape[1])
         self._bounds = (0, *accumulate(self.counts))
         self._starts = np.array(self._bounds[:-1])
-        self._route_of = np.repeat(np.arange(len(self.counts)), self.counts)
+        self._route_of = tuple(
+            route for route, members in enumerate(self.counts) for _ in range(members)
+        )
         self._utterances = _UnitRows(vectors)
         self._centroids = _UnitRows(_centroids(vectors, self._starts))
 
@@ -197,9 +203,7 @@ class UtteranceIndex:
         key: KeyT,
     ) -> RouteScoring:
         if scoring.ranks_utterances:
-            rows, near = nearest_rows(utterances(key), scoring.top_k)
-            routes = self._route_of[rows].tolist()
-            found = _of_nearest(routes, near, takes_mean=scoring.aggregation == "mean")
+            found = self._of_nearest_rows(utterances(key), scoring)
         elif scoring.aggregation == "centroid":
             found = _of_all(centroids(key))
         elif scoring.aggregation == "blend":
@@ -217,17 +221,33 @@ class UtteranceIndex:
         scores *= 0.5
         return scores
 
+    def _of_nearest_rows(self, cosines: Cosines, scoring: Scoring) -> RouteScoring:
+        rows, near = nearest_rows(cosines, scoring.top_k)
+        route_of = self._route_of
+        scores: dict[int, float] = {}
+        for row, cosine in zip(rows, near, strict=True):
+            route = route_of[row]
+            scores[route] = scores[route] + cosine if route in scores else cosine
+        if len(scores) < len(rows) and scoring.aggregation == "mean":
+            scores = _means(scores, [route_of[row] for row in rows])
+        winner, score, second = _highest_two(scores)
+        if score - second < ROUNDING:
+            tied = {route for route, own in scores.items() if own >= score - ROUNDING}
+            winner = _of_nearest_tied(tied, [route_of[row] for row in rows], near)
+            score = scores[winner]
+        return RouteScoring(winner, score, second, scores)
+
     def _of_nearest_row(self, cosines: Cosines) -> RouteScoring:
         row = int(cosines.argmax())
         score = cosines.item(row)
         if score == NO_MATCH:
             return _NOTHING
         scores = _NearestRows(cosines, self._bounds)
-        winner = self._route_of.item(row)
+        winner = self._route_of[row]
         start, end = self._bounds[winner : winner + 2]
         second = max(_highest(cosines[:start]), _highest(cosines[end:]))
         if score - second < ROUNDING:
-            winner = self._route_of.item((cosines >= score - ROUNDING).argmax())
+            winner = self._route_of[(cosines >= score - ROUNDING).argmax()]
             score = scores[winner]
         return RouteScoring(winner, score, second, scores)
 
@@ -256,32 +276,22 @@ def _of_all(scores: Cosines) -> RouteScoring:
     return RouteScoring(winner, score, second, scores)
 
 
-def _of_nearest(routes: list[int], cosines: list[float], *, takes_mean: bool) -> RouteScoring:
-    scores: dict[int, float] = {}
-    for route, cosine in zip(routes, cosines, strict=True):
-        if cosine != NO_MATCH:
-            scores[route] = scores.get(route, 0.0) + cosine
-    if takes_mean and len(scores) < len(routes):
-        scores = _means(scores, routes, cosines)
+def _means(sums: dict[int, float], routes: list[int]) -> dict[int, float]:
+    counts = dict.fromkeys(sums, 0)
+    for route in routes:
+        counts[route] += 1
+    return {route: total / counts[route] for route, total in sums.items()}
+
+
+def _highest_two(scores: dict[int, float]) -> tuple[int | None, float, float]:
+    """Return the route with the highest score, that score and the second highest."""
     winner, score, second = None, NO_MATCH, NO_MATCH
     for route, own in scores.items():
         if own > score:
             winner, score, second = route, own, score
         elif own > second:
             second = own
-    if score - second < ROUNDING:
-        tied = {route for route, own in scores.items() if own >= score - ROUNDING}
-        winner = _of_nearest_tied(tied, routes, cosines)
-        score = scores[winner]
-    return RouteScoring(winner, score, second, scores)
-
-
-def _means(sums: dict[int, float], routes: list[int], cosines: list[float]) -> dict[int, float]:
-    counts = dict.fromkeys(sums, 0)
-    for route, cosine in zip(routes, cosines, strict=True):
-        if cosine != NO_MATCH:
-            counts[route] += 1
-    return {route: total / counts[route] for route, total in sums.items()}
+    return winner, score, second
 
 
 def _of_nearest_tied(tied: set[int], routes: list[int], cosines: list[float]) -> int:
@@ -291,29 +301,60 @@ def _of_nearest_tied(tied: set[int], routes: list[int], cosines: list[float]) ->
     return min(route for route, cosine in near if cosine >= highest)
 
 
-def nearest_rows(cosines: Cosines, count: int) -> tuple[Rows, list[float]]:
+def nearest_rows(cosines: Cosines, count: int) -> tuple[list[int], list[float]]:
     """Find the rows with the highest cosines, at most `count`.
 
-    Of equal ones the first are taken. Rows that match nothing are taken last.
+    Of equal ones the first are taken. Rows that match nothing are not.
+
+    Args:
+        cosines: Shape (rows,); the function may write to it.
+        count: At least 1.
 
     Returns:
         The rows, in any order, and their cosines.
     """
     if count >= len(cosines):
-        import numpy as np
-
-        return np.arange(len(cosines)), cosines.tolist()
+        all_near = cosines.tolist()
+        matching = [row for row, cosine in enumerate(all_near) if cosine != NO_MATCH]
+        return matching, [all_near[row] for row in matching]
     # With one more, which comes first, to see whether it is equal to the least that is taken.
-    rows = cosines.argpartition(-count - 1)[-count - 1 :]
-    beyond, *taken = cosines[rows].tolist()
+    if count <= _FEW and len(cosines) >= _MANY:
+        rows, near = _highest_in_turn(cosines, count + 1)
+    else:
+        places = cosines.argpartition(-count - 1)[-count - 1 :]
+        rows, near = places.tolist(), cosines[places].tolist()
+    beyond, *taken = near
     least = min(taken)
     if least - beyond > ROUNDING:
         return rows[1:], taken
-    (rows,) = (cosines >= least - ROUNDING).nonzero()
+    cosines[rows] = near  # again; of a row that came twice what matched comes last, and stays
+    return _first_of_equal(cosines, count, least)
+
+
+def _highest_in_turn(cosines: Cosines, count: int) -> tuple[list[int], list[float]]:
+    """Find the rows with the highest cosines, the highest last, and strike them out.
+
+    Where nothing is left that matches, a row may come again as one that does not.
+    """
+    rows: list[int] = []
+    near: list[float] = []
+    for _ in range(count):
+        row = int(cosines.argmax())
+        rows.append(row)
+        near.append(cosines.item(row))
+        cosines[row] = NO_MATCH
+    rows.reverse()
+    near.reverse()
+    return rows, near
+
+
+def _first_of_equal(cosines: Cosines, count: int, least: float) -> tuple[list[int], list[float]]:
+    """Take the rows above the least cosine, and of those equal to it the first."""
+    (rows,) = ((cosines >= least - ROUNDING) & (cosines != NO_MATCH)).nonzero()
     is_taken = cosines[rows] > least + ROUNDING
     is_taken[(~is_taken).nonzero()[0][: count - int(is_taken.sum())]] = True
     rows = rows[is_taken]
-    return rows, cosines[rows].tolist()
+    return rows.tolist(), cosines[rows].tolist()
 
 
 def _centroids(vectors: Vectors, starts: Rows) -> Vectors:

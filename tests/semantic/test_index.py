@@ -190,18 +190,50 @@ def test_of_equal_rows_the_first_are_the_nearest(cosines, count, rows):
     """[routing 104]"""
     found, near = nearest_rows(np.array(cosines, np.float32), count)
 
-    assert sorted(found.tolist()) == rows
+    assert sorted(found) == rows
     assert near == pytest.approx([cosines[row] for row in found])
 
 
-def test_rows_lie_column_by_column_from_the_start_of_a_cache_line():
+@pytest.mark.parametrize("count", [1, 2, 5, 8, 9, 40])
+@pytest.mark.parametrize("size", [30, 499, 500, 1200])
+@pytest.mark.parametrize("kind", ["different", "equal", "few that match", "none that matches"])
+def test_the_nearest_of_few_and_of_many_rows_are_those_of_a_stable_sort(kind, size, count):
+    """[routing 104] Whichever way is taken to find them."""
+    rng = np.random.default_rng(size + count)
+    cosines = rng.permutation(size).astype(np.float32) / np.float32(size)
+    if kind == "equal":
+        cosines = np.round(cosines, 1)
+    elif kind == "few that match":
+        cosines[rng.permutation(size)[3:]] = -math.inf
+    elif kind == "none that matches":
+        cosines[:] = -math.inf
+    best = [row for row in np.argsort(-cosines, kind="stable") if cosines[row] != -math.inf]
+    expected = {row: cosines.item(row) for row in best[:count]}
+
+    rows, near = nearest_rows(cosines.copy(), count)
+
+    assert dict(zip(rows, near, strict=True)) == expected
+
+
+def test_many_rows_lie_column_by_column_from_the_start_of_a_cache_line():
     """So the product with a query takes the least time, wherever the rows came from."""
-    rows = np.eye(5, 7, dtype=np.float32)
-    for given in (rows, np.asfortranarray(rows), rows[:4]):
+    rows = np.eye(70, 7, dtype=np.float32)
+    for given in (rows, np.asfortranarray(rows), rows[:66]):
         vectors = UtteranceIndex(given, [len(given)]).vectors
 
         assert vectors.flags.f_contiguous
         assert vectors.ctypes.data % 64 == 0
+        assert np.array_equal(vectors, given)
+
+
+def test_a_few_rows_lie_one_by_one():
+    """For the same reason."""
+    rows = np.eye(5, 7, dtype=np.float32)
+    for given in (rows, np.asfortranarray(rows), rows[:4]):
+        vectors = UtteranceIndex(given, [len(given)]).vectors
+
+        assert vectors.flags.c_contiguous
+        assert not np.shares_memory(vectors, given)
         assert np.array_equal(vectors, given)
 
 
