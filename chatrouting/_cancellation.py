@@ -33,7 +33,14 @@ def _asyncio_task() -> "asyncio.Task[object] | None":
 
 def cancel_count() -> int:
     """Count the cancellations that the current asyncio task was asked for; 0 on trio."""
-    task = _asyncio_task()
+    # As in `_asyncio_task`: a frame less, for each call of each router.
+    module = sys.modules.get("asyncio")
+    if module is None:
+        return 0
+    try:
+        task = module.current_task(module.get_running_loop())
+    except RuntimeError:
+        return 0
     return 0 if task is None else task.cancelling()
 
 

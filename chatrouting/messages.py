@@ -88,6 +88,12 @@ MessagesInput: TypeAlias = (
 )
 
 
+class _Messages(tuple[ChatMessage, ...]):
+    """Messages that were read already: each router and each adapter asks for them again."""
+
+    __slots__ = ()
+
+
 def as_messages(value: MessagesInput) -> tuple[ChatMessage, ...]:
     """Return messages as a tuple, reading an iterable once.
 
@@ -99,19 +105,19 @@ def as_messages(value: MessagesInput) -> tuple[ChatMessage, ...]:
         TypeError: If `value` is None or an item is none of these.
         ValueError: If a mapping has an unknown role or an unknown kind of part.
     """
-    if type(value) is str:
-        return (ChatMessage(Role.USER, value),)
+    if type(value) is _Messages:
+        return value
     items: Any = value
     if type(value) is tuple or type(value) is list:
         for item in items:
             if type(item) is not ChatMessage:
-                return tuple(map(_as_message, items))
-        return tuple(items)
+                return _Messages(map(_as_message, items))
+        return _Messages(items)
     if isinstance(value, str | ChatMessage | Mapping):
-        return (_as_message(items),)
+        return _Messages((_as_message(items),))
     if not isinstance(value, Iterable) or isinstance(value, bytes):
         raise TypeError(_not_messages(value))
-    return tuple(_as_message(item) for item in items)
+    return _Messages(map(_as_message, items))
 
 
 def _as_message(value: ChatMessage | Mapping[str, Any] | str) -> ChatMessage:

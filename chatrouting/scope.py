@@ -17,6 +17,7 @@ from chatrouting.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chatrouting.attempt import RoutingAttempt
+    from chatrouting.routing._call import RouterCall
     from chatrouting.routing.context import RoutingContext
 
 #: Routers inside routers; more means that a client is nested in itself.
@@ -25,7 +26,8 @@ MAXIMUM_DEPTH: Final = 64
 #: Seconds for closing and for hooks once the caller has given up.
 CLOSING_LIMIT: Final = 2.0
 
-_current: ContextVar["RequestScope | None"] = ContextVar("chatrouting_scope", default=None)
+#: For `enter`, `leave` and `current_scope`; routers, for which each call counts, use it directly.
+current: ContextVar["RequestScope | None"] = ContextVar("chatrouting_scope", default=None)
 
 #: The tickets of a request that has met no router yet.
 _tickets: ContextVar[dict[object, Any] | None] = ContextVar("chatrouting_tickets", default=None)
@@ -35,62 +37,76 @@ class RequestScope:
     """The surroundings of one attempt, as the clients inside it see them. Made by routers.
 
     Attributes:
-        request_id: Shared by the whole tree of routers.
         attempt_id: The attempt that runs; parent of what routers inside it record.
-        context: The context of the router that made the attempt; None once it is over.
-        depth: 1 inside the outermost router.
-        deadline: Absolute time of the event loop's clock at which the request ends, or None.
-        children: Records of the routers inside, in the order of their ends.
-        tickets: What layers keep for the whole request, by layer; one mapping for the tree, or a
-            copy below a router that has waited.
-        waits_together: A router further out waits for all candidates at once if all refuse: a
-            client that could make the request wait refuses it instead (see `admission`).
-        is_ended: The attempt is over. A task left behind by it starts a request of its own.
+        call: The router call that made the attempt, which knows the rest; None once the attempt is
+            over. A task left behind by it starts a request of its own.
+        parent: The scope that the router call came in.
+        record: Of the attempt, not yet whole; it collects those of the routers inside.
     """
 
-    request_id: str
     attempt_id: str
-    context: "RoutingContext | None"
+    call: "RouterCall | None"
     parent: "RequestScope | None"
-    depth: int
-    deadline: float | None
-    children: "list[RoutingAttempt]"
-    tickets: dict[object, Any]
-    waits_together: bool
-    is_ended: bool
-    _closing_deadline: float | None
+    record: "RoutingAttempt"
+    _closing_deadline: float  #: Not there until somebody asks.
 
-    __slots__ = (
-        "_closing_deadline",
-        "attempt_id",
-        "children",
-        "context",
-        "deadline",
-        "depth",
-        "is_ended",
-        "parent",
-        "request_id",
-        "tickets",
-        "waits_together",
-    )
+    __slots__ = ("_closing_deadline", "attempt_id", "call", "parent", "record")
+
+    @property
+    def context(self) -> "RoutingContext | None":
+        """The context of the router that made the attempt; None once it is over."""
+        return self.call
+
+    @property
+    def request_id(self) -> str:
+        """Shared by the whole tree of routers; empty once the attempt is over."""
+        return "" if self.call is None else self.call.request_id
+
+    @property
+    def deadline(self) -> float | None:
+        """When the request ends, by the event loop's clock; None if it may take for ever."""
+        return None if self.call is None else self.call.ends_at
+
+    @property
+    def tickets(self) -> dict[object, Any]:
+        """What layers keep for the whole request, by layer.
+
+        One mapping for the tree of routers, or a copy below a router that has waited.
+        """
+        return {} if self.call is None else self.call.tickets
+
+    @property
+    def waits_together(self) -> bool:
+        """Whether a router further out waits for all candidates at once if all refuse.
+
+        A client that could make the request wait refuses it instead (see `admission`).
+        """
+        return self.call is not None and self.call.waits_together
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the attempt is over."""
+        return self.call is None
 
     def enter(self) -> Token["RequestScope | None"]:
         """Make this the current scope until `leave` is called, in the same context."""
-        return _current.set(self)
+        return current.set(self)
 
     def closing_deadline(self) -> float:
         """Return the one time limit, absolute, that a cancelled request has for cleaning up."""
-        if self.parent is not None and not self.parent.is_ended:
+        if self.parent is not None and self.parent.call is not None:
             return self.parent.closing_deadline()
-        if self._closing_deadline is None:
+        try:
+            return self._closing_deadline
+        except AttributeError:
             self._closing_deadline = anyio.current_time() + CLOSING_LIMIT
-        return self._closing_deadline
+            return self._closing_deadline
 
 
 def leave(token: Token[RequestScope | None]) -> None:
     """Undo `enter`."""
     try:
-        _current.reset(token)
+        current.reset(token)
     except ValueError:
         # The coroutine is thrown away from another context; the variable of its own went with it.
         return
@@ -107,8 +123,8 @@ def closing_deadline(scope: RequestScope | None) -> float:
 
 def current_scope() -> RequestScope | None:
     """Return the scope of the attempt that this code runs in, None outside of every router."""
-    scope = _current.get()
-    return None if scope is None or scope.is_ended else scope
+    scope = current.get()
+    return None if scope is None or scope.call is None else scope
 
 
 def current_tickets() -> dict[object, Any] | None:
@@ -131,14 +147,13 @@ def carrying_tickets(tickets: dict[object, Any]) -> Generator[None]:
             _tickets.reset(token)
 
 
-def check_depth(scope: RequestScope | None) -> None:
-    """Refuse a router call that is nested too deep.
+def nested_too_deep(depth: int) -> ConfigurationError:
+    """Make the error for a router call that more than 64 others enclose.
 
-    Raises:
-        ConfigurationError: If more than 64 router calls enclose this one.
+    Args:
+        depth: Of the call; 1 for the outermost.
     """
-    if scope is not None and scope.depth >= MAXIMUM_DEPTH:
-        raise ConfigurationError(
-            f"{scope.depth} router calls are nested in one another; at most {MAXIMUM_DEPTH} are "
-            "allowed. Look for a client that is one of its own routes."
-        )
+    return ConfigurationError(
+        f"{depth - 1} router calls are nested in one another; at most {MAXIMUM_DEPTH} are "
+        "allowed. Look for a client that is one of its own routes."
+    )

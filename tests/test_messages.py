@@ -58,9 +58,9 @@ def test_a_conversation_may_be_written_in_any_form(given):
     assert as_messages(given) == (USER,)
 
 
-def test_a_tuple_of_messages_is_taken_as_it_is():
-    """No copy on the way through nested routers."""
-    messages = (USER, USER)
+def test_messages_that_were_read_are_taken_as_they_are():
+    """No copy, and no look at each of them, on the way through nested routers."""
+    messages = as_messages((USER, USER))
     assert as_messages(messages) is messages
 
 

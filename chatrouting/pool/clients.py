@@ -218,18 +218,16 @@ class PooledChatClient(FailoverChatClient):
             raise self._closed_error()
         if self._pool.endpoints is not self._endpoints:
             self._follow_pool()
-        settings = self._settings
-        context = RoutingContext(messages, options, routes=settings.routes)
+        call = RouterCall(self._settings, messages, options, is_streaming=False)
         try:
-            response: ChatResponse = await RouterCall(settings, context).run()
+            return await call.run()
         except BaseException:
             # An attempt gives back what it holds where it is judged. Of a coroutine that is thrown
             # away nobody judges it.
-            request: PooledRequest | None = context.state.get(REQUEST)
+            request: PooledRequest | None = call.state.get(REQUEST)
             if request is not None and request.ticket is not None:
                 request.neutral()
             raise
-        return response
 
     @override
     def get_streaming_response(

@@ -4,11 +4,12 @@ The same loop serves both modes. Whole: an attempt ends with its response. Strea
 invoked until its stream commits; what then stays with the stream is in `_layer.py`.
 """
 
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from random import getrandbits
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, final, overload
 
 import anyio
 
@@ -16,28 +17,37 @@ from chatrouting import _cancellation
 from chatrouting._limits import LimitExpired, run_within
 from chatrouting._stream_source import cancelled_by_client
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
-from chatrouting.errors import NoClientSelectedError, RefusedLocallyError, RequestTimeoutError
+from chatrouting.errors import NoClientSelectedError, RefusedLocallyError
+from chatrouting.messages import MessagesInput
+from chatrouting.options import ChatOptions
 from chatrouting.responses import ChatResponse
 from chatrouting.routing import _reporting as reporting
-from chatrouting.routing._decision import Verdict, choose_error, decide
+from chatrouting.routing._decision import Verdict, check_answer, choose_error, decide
 from chatrouting.routing._errors import (
     annotate,
     annotate_policy_error,
     exceptions_of,
     release_frames,
-    request_timeout,
     with_cause,
 )
 from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._selecting import select
 from chatrouting.routing._settings import CallSettings
-from chatrouting.routing._time_limits import limit_before_commit, limit_error
+from chatrouting.routing._time_limits import limit_before_commit, limit_error, over_time
 from chatrouting.routing._waiting import JointWait, queue_of
 from chatrouting.routing.context import RoutingContext, Target
-from chatrouting.scope import check_depth, closing_deadline, current_scope, current_tickets, leave
+from chatrouting.scope import (
+    MAXIMUM_DEPTH,
+    RequestScope,
+    closing_deadline,
+    current,
+    current_tickets,
+    nested_too_deep,
+)
 
 if TYPE_CHECKING:
     from chatrouting.routing._layer import RouterLayer
+    from chatrouting.stream import ResponseStream
 
 T = TypeVar("T")
 
@@ -48,54 +58,59 @@ _HIGH_BIT: Final = 1 << 64
 
 
 @final
-class RouterCall:
+class RouterCall(RoutingContext):
     """One request at one router, from its first selection to its end.
+
+    Policies see it as its `RoutingContext`: one object for both, since each costs every call.
 
     Attributes:
         settings: The router's.
-        context: What policies see of the request.
-        parent: The scope that the request came in, None outside of every router.
+        outer: The scope that the request came in, None outside of every router.
+        depth: 1 for the outermost router.
         call_id: What the attempts' identifiers begin with.
-        number: Of the last attempt.
         attempt: The one that runs, or ran last.
-        ends_at: When the request ends, by the event loop's clock, None if it may take for ever.
-        own_deadline: The same, where this router is the one to enforce it: the outermost.
+        own_deadline: The deadline, where this router is the one to enforce it: the outermost.
         tickets: One mapping for the whole tree of routers; a copy once the call has waited.
-        caller_error: What the caller was handling when it called.
-        waits_together: This router, or one around it, waits for all candidates at once.
+        has_failed: An attempt of it, or of a router inside, has failed: exceptions are kept.
     """
 
     __slots__ = (
         "_baseline",
-        "_counted",
-        "_has_failed",
         "_is_exhausted",
-        "_refused",
+        "_refused_targets",
         "_wait",
         "attempt",
         "call_id",
-        "caller_error",
-        "context",
-        "ends_at",
-        "number",
+        "depth",
+        "has_failed",
+        "outer",
         "own_deadline",
-        "parent",
         "settings",
         "tickets",
-        "waits_together",
     )
 
-    def __init__(self, settings: CallSettings, context: RoutingContext) -> None:
+    def __init__(
+        self,
+        settings: CallSettings,
+        messages: MessagesInput,
+        options: ChatOptions | None,
+        *,
+        is_streaming: bool,
+    ) -> None:
+        self._start(messages, options, settings.routes, is_streaming)
         self.settings = settings
-        self.context = context
         self._baseline = 0
-        self._counted = 0
-        self._has_failed = False
+        self.has_failed = False
         self._is_exhausted = False  # the policy has said that it has nothing left to select
-        self._refused: tuple[Target, ...] = ()
+        self._refused_targets: tuple[Target, ...] = ()
         self._wait: JointWait | None = None
-        self.number = 0
         self.attempt: RunningAttempt | None = None
+
+    @overload
+    async def run(self) -> ChatResponse: ...
+
+    @overload
+    async def run(self, layer: "RouterLayer") -> "ResponseStream": ...
 
     async def run(  # noqa: C901, PLR0912, PLR0915  # one coroutine, for the reason below
         self, layer: "RouterLayer | None" = None
@@ -109,8 +124,7 @@ class RouterCall:
             layer: What becomes the router's part in the stream; None for a whole answer.
         """
         settings = self.settings
-        self.caller_error = sys.exception()
-        context = self.context
+        caller_error = sys.exception()
         take = settings.take
         self._begin()
         result: Any  # a stream with a layer, else whatever the client answers
@@ -118,15 +132,15 @@ class RouterCall:
             if _cancellation.cancel_count():
                 self._baseline = await _cancellation.cancel_baseline()
             while True:
-                target = None if take is None else take(context)
+                target = None if take is None else take(self)
                 if target is None:
                     target = await self._select()
                 if target is None:
                     target = await self._wait_or_end()
-                client, route, messages, options, context.selection = target
-                self.number += 1
-                self.attempt = attempt = RunningAttempt(self, client, route)
-                token = attempt.enter()
+                client, route, messages, options, self.selection = target
+                number = len(self._attempts) + 1
+                self.attempt = attempt = RunningAttempt(self, client, route, number)
+                token = current.set(attempt)
                 try:
                     if layer is not None:
                         open_stream = partial(layer.open_stream, attempt, client, messages, options)
@@ -137,7 +151,7 @@ class RouterCall:
                     else:
                         result = await client.get_response(messages, options)
                     if layer is None and type(result) is not ChatResponse:
-                        _check_answer(result, route)
+                        check_answer(result, route)
                 except GeneratorExit:  # thrown away: nothing can be awaited
                     attempt.end()
                     raise
@@ -146,60 +160,74 @@ class RouterCall:
                 else:
                     break
                 finally:
-                    leave(token)
+                    try:  # noqa: SIM105  # as `leave` does; for each call of each router
+                        current.reset(token)
+                    except ValueError:
+                        pass
                 await self._fail_or_go_on(attempt, target, failed_with)
                 if self._is_exhausted:
                     take = None  # the way is open for waiting only
                 # Between two attempts a cancellation gets its chance.
                 await _cancellation.deliver_cancellation()
-            if layer is None:
-                record = attempt.record(_COMPLETED, usage=result.usage)
-                context.add(record)
+            if layer is not None:
+                layer.caller_error = caller_error
+            else:
+                record = attempt.finish(self, _COMPLETED, usage=result.usage)
+                self._attempts += (record,)
                 if settings.report is not None:
-                    await settings.report(context, record, True)
-                if self.parent is None:
-                    result = result.with_attempts(context.attempts)
-                    # A client between may have swallowed what an inner router met.
-                    self._has_failed = self._has_failed or bool(record.children)
+                    await settings.report(self, record, True)
+                if self.outer is None:
+                    result = result.with_attempts(self._attempts)
         except BaseException as error:  # noqa: BLE001  # raised there
-            await self._end_failed(error)
+            await self._end_failed(error, caller_error)
         try:
             if settings.on_ended is not None and layer is None:
-                await reporting.report_end(settings, context, None)
+                await reporting.report_end(settings, self, None)
         finally:
-            if self._has_failed:
-                self.release(None)
+            if self.has_failed:
+                self.release(None, caller_error)
             if self._wait is not None:
                 self._wait.give_back()
         return result
 
     def _begin(self) -> None:
-        self.parent = parent = current_scope()
+        outer = current.get()
         # An id, no secret; `random` seeds itself anew in a forked process.
         self.call_id = call_id = hex(_HIGH_BIT | getrandbits(64))[3:]
-        context = self.context
         self.own_deadline: float | None = None  # only the outermost router enforces it
-        if parent is None:
-            context.request_id = call_id
-            self.ends_at = None
+        if outer is None or (call := outer.call) is None:  # None: its attempt is over
+            self.outer: RequestScope | None = None
+            self.request_id = call_id
+            self.parent = None
+            self.depth = 1
             tickets = current_tickets()
             self.tickets: dict[object, Any] = {} if tickets is None else tickets
-            hints = context.options.routing
+            hints = self.options.routing
             if hints is not None and hints.timeout is not None:
-                self.ends_at = self.own_deadline = anyio.current_time() + hints.timeout
+                self.deadline = self.own_deadline = anyio.current_time() + hints.timeout
         else:
-            check_depth(parent)
-            context.request_id = parent.request_id
-            context.parent = parent.context
-            self.ends_at = parent.deadline
-            self.tickets = parent.tickets
-        self.waits_together = self.settings.failover is not None or (
-            parent is not None and parent.waits_together
-        )
-        if self.ends_at is not None:
-            context.deadline = self.ends_at
+            self.outer = outer
+            self.request_id = call.request_id
+            self.parent = call
+            self.depth = depth = call.depth + 1
+            if depth > MAXIMUM_DEPTH:
+                raise nested_too_deep(depth)
+            self.deadline = call.deadline
+            self.tickets = call.tickets
 
-    async def _end_failed(self, error: BaseException) -> Never:
+    @property
+    def ends_at(self) -> float | None:
+        """When the request ends, by the event loop's clock; None if it may take for ever."""
+        return None if self.deadline == math.inf else self.deadline
+
+    @property
+    def waits_together(self) -> bool:
+        """This router, or one around it, waits for all candidates at once."""
+        return self.settings.failover is not None or (
+            self.outer is not None and self.outer.waits_together
+        )
+
+    async def _end_failed(self, error: BaseException, caller_error: BaseException | None) -> Never:
         """Tell of the end of a request that raises, and raise."""
         try:
             if self._wait is not None:
@@ -217,20 +245,25 @@ class RouterCall:
                 await self.report_end(error)
             except BaseException as hook_error:  # noqa: BLE001  # raised below
                 error = with_cause(hook_error, error)
-            self.release(error)
+            self.release(error, caller_error)
             raise error
         finally:
             del error  # else the exception and this frame keep each other alive
 
     async def report_end(self, error: BaseException | None) -> None:
         """Tell the hook of the end of the request; shielded, if it was cancelled."""
-        report = partial(reporting.report_end, self.settings, self.context, error)
+        report = partial(reporting.report_end, self.settings, self, error)
         is_cancelled = error is not None and _cancellation.is_cancellation(error)
         await (self._shielded(report) if is_cancelled else report())
 
-    def release(self, raised: BaseException | None) -> None:
-        """Take the tracebacks off the kept exceptions; the request is over."""
-        release_frames(exceptions_of(self.context.attempts), raised, self.caller_error)
+    def release(self, raised: BaseException | None, caller_error: BaseException | None) -> None:
+        """Take the tracebacks off the kept exceptions; the request is over.
+
+        Args:
+            raised: What the request raises keeps its own.
+            caller_error: What the caller was handling when it called; so does that.
+        """
+        release_frames(exceptions_of(self.attempts), raised, caller_error)
 
     async def _within_limits(
         self, attempt: RunningAttempt, invoke: Callable[[], Awaitable[T]]
@@ -249,39 +282,25 @@ class RouterCall:
         self, attempt: RunningAttempt, target: Target, error: BaseException
     ) -> None:
         """Record and report a failed attempt; return if another client may be selected."""
-        self._has_failed = True
-        error = self._over_time(attempt, error)
+        error = over_time(attempt, error, self.own_deadline)
         outcome = self._outcome(error)
-        record = attempt.record(outcome, error)
-        self.context.add(record)
+        record = attempt.finish(self, outcome, error)
+        self.add(record)
         if outcome is AttemptOutcome.REFUSED_LOCALLY:
-            self._refused += (target,)
+            self._refused_targets += (target,)
         goes_on = self._goes_on(record)
         if outcome is AttemptOutcome.CANCELLED:
-            await self._shielded(
-                partial(reporting.report, self.settings, self.context, record, True)
-            )
+            await self._shielded(partial(reporting.report, self.settings, self, record, True))
             raise error
         if goes_on:
             reporting.log_failover(self.settings, record)
         try:
-            await reporting.report(self.settings, self.context, record, not goes_on)
+            await reporting.report(self.settings, self, record, not goes_on)
         except BaseException as hook_error:
             with_cause(hook_error, error)
             raise
         if not goes_on:
             raise self._final_error(error)
-
-    def _over_time(self, attempt: RunningAttempt, error: BaseException) -> BaseException:
-        """Return what a failure is once the time of the request has run out."""
-        deadline = self.own_deadline
-        if deadline is None or not isinstance(error, Exception) or anyio.current_time() < deadline:
-            return error
-        if isinstance(error, RequestTimeoutError):
-            return error
-        timeout = request_timeout(f"while route {attempt.route!r} was asked")
-        timeout.__cause__ = error
-        return timeout
 
     def _outcome(self, error: BaseException) -> AttemptOutcome:
         if not self._is_failure(error) or _cancellation.is_caller_cancelled(self._baseline):
@@ -300,59 +319,60 @@ class RouterCall:
         failover = self.settings.failover
         if failover is None:
             return False
-        self._counted += record.outcome is not AttemptOutcome.REFUSED_LOCALLY
         verdict = decide(
             outcome=record.outcome,
             error=record.exception,
             is_committed=record.output_committed,
-            attempts_counted=self._counted,
+            attempts_counted=sum(
+                attempt.outcome is not AttemptOutcome.REFUSED_LOCALLY for attempt in self._attempts
+            ),
             maximum_attempts=failover.maximum_attempts,
-            is_over_time=self.ends_at is not None and anyio.current_time() >= self.ends_at,
+            is_over_time=self.deadline < math.inf and anyio.current_time() >= self.deadline,
         )
         if verdict is Verdict.STOP:
             return False
         asked = failover.should_failover if verdict is Verdict.ASK else None
         try:
-            self._is_exhausted = not failover.may_select_again(self.context)
+            self._is_exhausted = not failover.may_select_again(self)
             return (not self._is_exhausted or self._may_wait()) and (
-                asked is None or reporting.as_answer(asked(self.context, record))
+                asked is None or reporting.as_answer(asked(self, record))
             )
         except BaseException as policy_error:
             if not self._is_failure(policy_error):
                 raise
             # The attempt's error is raised instead.
-            annotate_policy_error(record.exception, policy_error, self.context.request_id)
+            annotate_policy_error(record.exception, policy_error, self.request_id)
             return False
 
     def _final_error(self, current: BaseException | None) -> BaseException:
         """Return what the request raises, with a note on the other attempts."""
-        chosen = choose_error(current, self.context.attempts)
+        chosen = choose_error(current, self.attempts)
         if _cancellation.is_cancellation(chosen):
             cause, chosen = chosen, cancelled_by_client()
             chosen.__cause__ = cause
-        annotate(chosen, self.context.attempts, self.settings.name, self.context.request_id)
+        annotate(chosen, self.attempts, self.settings.name, self.request_id)
         return chosen
 
     async def _select(self) -> Target | None:
         if self._is_exhausted:
             return None
-        settings, context = self.settings, self.context
+        settings = self.settings
         try:
-            selecting = settings.select(context)
-            return await select(settings, context, selecting, self.own_deadline, self._baseline)
+            selecting = settings.select(self)
+            return await select(settings, self, selecting, self.own_deadline, self._baseline)
         except BaseException as error:
-            previous = context.previous_attempt
+            previous = self.previous_attempt
             if previous is not None and self._is_failure(error):
                 with_cause(error, previous.exception)
             raise
 
     def _may_wait(self) -> bool:
         """Say whether all candidates have refused, and there is one that could be waited for."""
-        if len(self._refused) < self.number or self._wait is not None:
+        if len(self._refused_targets) < len(self._attempts) or self._wait is not None:
             return False
-        if self.parent is not None and self.parent.waits_together:
+        if self.outer is not None and self.outer.waits_together:
             return False
-        return any(queue_of(client) is not None for client, *_ in self._refused)
+        return any(queue_of(client) is not None for client, *_ in self._refused_targets)
 
     async def _wait_or_end(self) -> Target:
         """Wait for whoever has refused; with nobody to wait for, raise what the request raises."""
@@ -360,12 +380,12 @@ class RouterCall:
             # Another call of the same request may wait at the same desk.
             self.tickets = dict(self.tickets)
             self._wait = JointWait(
-                self._refused, self.tickets, is_streaming=self.context.is_streaming
+                self._refused_targets, self.tickets, is_streaming=self.is_streaming
             )
             target = await self._wait.admitted(self.ends_at, self.own_deadline, self._baseline)
             if target is not None:
                 return target
-        if self.number:
+        if self._attempts:
             raise self._final_error(None)
         raise NoClientSelectedError(
             "select_client returned None at the first selection; return a client, the name of a "
@@ -373,20 +393,5 @@ class RouterCall:
         )
 
     async def _shielded(self, call: Callable[[], Awaitable[None]]) -> None:
-        """Await a hook on a cancelled request; whatever it does, the cancellation goes on."""
-        scope = self.attempt or self.parent
-        with anyio.CancelScope(deadline=closing_deadline(scope), shield=True) as shield:
-            try:
-                await call()
-            except Exception:  # noqa: BLE001  # logged; nothing may replace the cancellation
-                reporting.logger.exception("routing.hook_failed router=%s", self.settings.name)
-        if shield.cancelled_caught:
-            reporting.logger.warning("routing.hook_timed_out router=%s", self.settings.name)
-
-
-def _check_answer(answer: object, route: str) -> None:
-    if not isinstance(answer, ChatResponse):
-        raise TypeError(
-            f"route {route!r} answered {type(answer).__name__}; "
-            "get_response must return a ChatResponse."
-        )
+        ends = closing_deadline(self.attempt or self.outer)
+        await reporting.shielded(call, ends, self.settings.name)

@@ -5,6 +5,7 @@ from enum import Enum, auto
 
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.errors import ConfigurationError, RefusedLocallyError, RequestTimeoutError
+from chatrouting.responses import ChatResponse
 
 
 class Verdict(Enum):
@@ -68,3 +69,16 @@ def choose_error(
     if chosen is None:
         raise ValueError("the last attempt has no exception; only failed requests raise.")
     return chosen
+
+
+def check_answer(answer: object, route: str) -> None:
+    """Refuse what is no answer.
+
+    Raises:
+        TypeError: If it is no `ChatResponse`.
+    """
+    if not isinstance(answer, ChatResponse):
+        raise TypeError(
+            f"route {route!r} answered {type(answer).__name__}; "
+            "get_response must return a ChatResponse."
+        )

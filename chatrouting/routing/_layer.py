@@ -28,6 +28,7 @@ class RouterLayer(StreamLayer):
 
     def __init__(self, call: RouterCall) -> None:
         self._call = call
+        self.caller_error: BaseException | None = None  #: What the reader handled when it began.
         self.clock = call.settings.clock
 
     async def open_stream(
@@ -43,7 +44,7 @@ class RouterLayer(StreamLayer):
         source = client.get_streaming_response(messages, options)
         stream = source if isinstance(source, ResponseStream) else ResponseStream(source)
         stream.surround(attempt, settings.clock)
-        attempt.stream = stream
+        attempt.read_from(stream, settings.clock)
         ahead: list[ChatResponseUpdate] = []
         while True:
             try:
@@ -67,7 +68,7 @@ class RouterLayer(StreamLayer):
     @property
     @override
     def attempts(self) -> Sequence[RoutingAttempt]:
-        return self._call.context.attempts
+        return self._call.attempts
 
     @override
     def attach(self, stream: ResponseStream) -> None:
@@ -76,13 +77,11 @@ class RouterLayer(StreamLayer):
     @override
     async def on_end(self, error: BaseException | None) -> BaseException | None:
         call, attempt = self._call, self._attempt
-        record = attempt.record(*outcome_of_stream(attempt, error))
-        call.context.add(record)
-        result, cut_off = await tell_of_end(
-            call.settings, call.context, record, error, call.report_end
-        )
-        call.release(result)
-        call.caller_error = None
+        record = attempt.finish(call, *outcome_of_stream(attempt, error))
+        call.add(record)
+        result, cut_off = await tell_of_end(call.settings, call, record, error, call.report_end)
+        call.release(result, self.caller_error)
+        self.caller_error = None
         if cut_off is not None:
             raise cut_off  # the stream knows whether its time limit did it
         return result

@@ -2,8 +2,10 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
+
+import anyio
 
 from chatrouting._cancellation import cancel_count, is_cancellation, is_foreign_cancellation
 from chatrouting.attempt import RoutingAttempt
@@ -126,6 +128,23 @@ async def report_end(
     """
     if settings.on_ended is not None:
         await as_policy(settings.on_ended(context, exception))
+
+
+async def shielded(call: Callable[[], Awaitable[None]], ends: float, name: str | None) -> None:
+    """Await a hook on a cancelled request; whatever it does, the cancellation goes on.
+
+    Args:
+        call: The hook.
+        ends: When it is cut off, by the event loop's clock.
+        name: The router's name, for the log.
+    """
+    with anyio.CancelScope(deadline=ends, shield=True) as shield:
+        try:
+            await call()
+        except Exception:  # logged; nothing may replace the cancellation
+            logger.exception("routing.hook_failed router=%s", name)
+    if shield.cancelled_caught:
+        logger.warning("routing.hook_timed_out router=%s", name)
 
 
 def outranked(

@@ -1,6 +1,7 @@
 """An attempt while it runs: what the client inside sees of it, and what its record is made from."""
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from chatrouting import _cancellation
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _COMPLETED: Final = AttemptOutcome.COMPLETED
 
+#: Stands in an attempt that is over for the record that it made.
+_HANDED_OVER: Final = RoutingAttempt()
+
 
 @final
 class RunningAttempt(RequestScope):
@@ -25,9 +29,7 @@ class RunningAttempt(RequestScope):
     One object for both: each of them costs a quarter of what a router adds to a call.
 
     Attributes:
-        client: What is invoked; None once the attempt is over.
-        route: Its name in the router.
-        number: 1 for the first of the router call.
+        record: What becomes its record; nobody else sees it before `finish` returns it.
         stream: The client's stream, then the one that adopted it; None for a whole response.
         timed_from: Event loop time from which limits count, None if none is set.
     """
@@ -37,39 +39,35 @@ class RunningAttempt(RequestScope):
         "_clock",
         "_is_committed",
         "_started",
-        "_timestamp",
         "_waited_at_attach",
-        "client",
-        "number",
-        "route",
         "stream",
         "timed_from",
     )
 
-    def __init__(self, call: "RouterCall", client: ChatClient, route: str) -> None:
-        parent = call.parent
-        self.client: ChatClient | None = client
-        self.route = route
-        self.number = call.number
-        self.request_id = call.context.request_id
-        self.attempt_id = f"{call.call_id}-{call.number}"
-        self.context = call.context
-        self.parent = parent
-        self.depth = 1 if parent is None else parent.depth + 1
-        self.deadline = call.ends_at
-        self.children = []
-        self.tickets = call.tickets
-        self.waits_together = call.waits_together
-        self.is_ended = False
-        self._closing_deadline = None
+    def __init__(self, call: "RouterCall", client: ChatClient, route: str, number: int) -> None:
+        self.call = call
+        self.parent = outer = call.outer
         self.stream: ResponseStream | None = None
         self.timed_from: float | None = None
-        self._clock = clock = call.settings.clock
+        # Field by field: the constructor's checks find nothing here and cost more than the rest.
+        self.record = record = RoutingAttempt.__new__(RoutingAttempt)
+        record.client = client
+        record.route = route
+        record.number = number
+        record.request_id = call.request_id
+        record.attempt_id = self.attempt_id = f"{call.call_id}-{number}"
+        record.parent_id = None if outer is None else outer.attempt_id
+        record.children = ()
+        record.timestamp = time.time()  # noqa: TID251  # a point in time, no duration
+        self._started = call.settings.clock()
+
+    def read_from(self, stream: ResponseStream, clock: Callable[[], float]) -> None:
+        """Note the stream that the client answers with. For a whole answer nothing of it is set."""
+        self.stream = stream
+        self._clock = clock
         self._before_commit: float | None = None
         self._is_committed = False
         self._waited_at_attach: float | None = None
-        self._timestamp = time.time()  # noqa: TID251  # a point in time, no duration
-        self._started = clock()
 
     def commit(self, *, has_update: bool) -> None:
         """Note that no other client will be asked; `has_update` unless the stream ended empty."""
@@ -89,10 +87,8 @@ class RunningAttempt(RequestScope):
         it would have gone off: without this a timeout of ten minutes holds the messages, and the
         clients that the records name, as long.
         """
-        self.is_ended = True
-        self.context = None
-        self.children = []
-        self.client = None
+        self.call = None
+        self.record = _HANDED_OVER
         self.stream = None
 
     def _so_far(self) -> float:
@@ -102,7 +98,7 @@ class RunningAttempt(RequestScope):
             seconds -= self.stream.closing
         return seconds if seconds > 0 else 0.0  # a clock may step back
 
-    def duration(self) -> float:
+    def _duration(self) -> float:
         """Seconds waited for the client: up to the commit, and for each update since."""
         if self._before_commit is None:
             return self._so_far()
@@ -110,46 +106,61 @@ class RunningAttempt(RequestScope):
             return self._before_commit
         return self._before_commit + max(0.0, self.stream.waited - self._waited_at_attach)
 
-    def record(
+    def finish(
         self,
+        call: "RouterCall",
         outcome: AttemptOutcome,
         exception: BaseException | None = None,
         usage: Usage | None = None,
     ) -> RoutingAttempt:
-        """Make the record; nothing of the attempt changes afterwards."""
-        if exception is not None and outcome is AttemptOutcome.CANCELLED:
-            # What the client made of the cancellation says more than the cancellation.
-            exception = _cancellation.made_of(exception) or exception
-        if usage is None and self.stream is not None:
-            usage = self.stream.usage
-        parent = self.parent
-        selection = None if self.context is None else self.context.selection
-        # Field by field: the constructor's checks find nothing here and cost more than the rest.
-        attempt = RoutingAttempt.__new__(RoutingAttempt)
-        attempt.client = self.client
-        attempt.route = self.route
-        attempt.number = self.number
-        attempt.request_id = self.request_id
-        attempt.attempt_id = self.attempt_id
-        attempt.parent_id = None if parent is None else parent.attempt_id
-        attempt.children = tuple(self.children)
-        attempt.outcome = outcome
-        attempt.exception = exception
-        attempt.failure = None if exception is None else _failure(outcome, exception)
-        attempt.duration = self.duration()
-        attempt.time_to_first_update = self._before_commit if self._is_committed else None
-        attempt.output_committed = self._is_committed
-        attempt.response_completed = outcome is _COMPLETED
-        attempt.usage = usage
-        attempt.usage_is_estimated = False
-        attempt.timestamp = self._timestamp
-        attempt.reason = attempt.detail = None
-        if selection is not None:
-            attempt.reason, attempt.detail = selection.reason, selection.detail
+        """Make the record; nothing of the attempt changes afterwards.
+
+        Args:
+            call: The router call that made the attempt.
+            outcome: How it ended.
+            exception: What was raised.
+            usage: Of a whole answer; a stream knows its own.
+        """
+        record, stream, outer = self.record, self.stream, self.parent
+        record.outcome = outcome
+        record.response_completed = outcome is _COMPLETED
+        if exception is None:
+            record.exception = record.failure = None
+        else:
+            if outcome is AttemptOutcome.CANCELLED:
+                # What the client made of the cancellation says more than the cancellation.
+                exception = _cancellation.made_of(exception) or exception
+            record.exception = exception
+            record.failure = _failure(outcome, exception)
+            self._tell_of_failure()
+        if stream is None:
+            seconds = call.settings.clock() - self._started
+            record.duration = seconds if seconds > 0 else 0.0  # a clock may step back
+            record.time_to_first_update = None
+            record.output_committed = False
+            record.usage = usage
+        else:
+            record.duration = self._duration()
+            record.time_to_first_update = self._before_commit if self._is_committed else None
+            record.output_committed = self._is_committed
+            record.usage = stream.usage
+        record.usage_is_estimated = False
+        selection = call.selection
+        if selection is None:
+            record.reason = record.detail = None
+        else:
+            record.reason, record.detail = selection.reason, selection.detail
         self.end()
-        if parent is not None and not parent.is_ended:
-            parent.children.append(attempt)
-        return attempt
+        if outer is not None and outer.call is not None:
+            outer.record.children += (record,)
+        return record
+
+    def _tell_of_failure(self) -> None:
+        """Let the router, and the outermost one, know that there are exceptions to release."""
+        scope: RequestScope | None = self
+        while scope is not None and scope.call is not None:
+            scope.call.has_failed = True
+            scope = scope.parent
 
 
 def _failure(outcome: AttemptOutcome, exception: BaseException) -> Failure:

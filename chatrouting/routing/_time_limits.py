@@ -3,7 +3,12 @@
 import anyio
 
 from chatrouting._layers import StreamLayer
-from chatrouting.errors import AttemptTimeoutError, ChatClientError, FirstOutputTimeoutError
+from chatrouting.errors import (
+    AttemptTimeoutError,
+    ChatClientError,
+    FirstOutputTimeoutError,
+    RequestTimeoutError,
+)
 from chatrouting.routing._errors import request_timeout
 from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._settings import FailoverSettings
@@ -36,11 +41,30 @@ def limit_error(
     """Return the error for the limit that `limit_before_commit` gave."""
     early, began = None if failover is None else failover.early_limit, attempt.timed_from
     if failover is None or early is None or began is None or began + early > limit:
-        return request_timeout(f"while route {attempt.route!r} was asked")
-    said = f"route {attempt.route!r} did not answer in {early} s"
+        return request_timeout(f"while route {attempt.record.route!r} was asked")
+    said = f"route {attempt.record.route!r} did not answer in {early} s"
     if failover.attempt_timeout == early:
         return AttemptTimeoutError(f"{said} (attempt_timeout).")
     return FirstOutputTimeoutError(f"{said} (first_output_timeout).")
+
+
+def over_time(
+    attempt: RunningAttempt, error: BaseException, deadline: float | None
+) -> BaseException:
+    """Return what a failure is once the time of the request has run out.
+
+    Args:
+        attempt: What failed.
+        error: What it raised.
+        deadline: The end of the request, where this router is the one to enforce it.
+    """
+    if deadline is None or not isinstance(error, Exception) or anyio.current_time() < deadline:
+        return error
+    if isinstance(error, RequestTimeoutError):
+        return error
+    timeout = request_timeout(f"while route {attempt.record.route!r} was asked")
+    timeout.__cause__ = error
+    return timeout
 
 
 def set_limits_after_commit(

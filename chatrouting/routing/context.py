@@ -42,9 +42,10 @@ Selected: TypeAlias = ChatClient | str | Selection | None
 Target: TypeAlias = tuple[ChatClient, str, tuple[ChatMessage, ...], ChatOptions, Selection | None]
 
 
-@final
 class RoutingContext(NeverCopied):
-    """One request at one router. Made by the router; constructible, to test policies.
+    """What policies see of one request at one router.
+
+    Made by the router; constructible, to test policies.
 
     Attributes:
         messages: The conversation, read once.
@@ -104,24 +105,33 @@ class RoutingContext(NeverCopied):
             TypeError: If `messages` is None, or `options` are no `ChatOptions`.
         """
         table = routes if isinstance(routes, RouteTable) else RouteTable(routes)
-        self.messages = as_messages(messages)
-        self.is_streaming = is_streaming
+        self._start(messages, options, table, is_streaming)
         self.request_id = request_id
         self.parent = parent
-        self.deadline = math.inf
-        self.selection = None
-        self._options = _NO_OPTIONS
-        self._routes = table
-        self._is_tried = [False] * len(table.names)
-        self._refused: tuple[ChatClient, ...] = ()
-        self._attempts: list[RoutingAttempt] = []
-        self._state: dict[Any, Any] | None = None
-        if options is not None:
-            self.options = options
         for attempt in attempts:
             self.add(attempt)
             if attempt.route in table.by_name:
                 self.mark_tried(table.index_of_name(attempt.route))
+
+    def _start(
+        self,
+        messages: MessagesInput,
+        options: ChatOptions | None,
+        routes: RouteTable,
+        is_streaming: bool,  # noqa: FBT001  # by position: that is what the hot path is for
+    ) -> None:
+        if options is not None and not isinstance(options, ChatOptions):
+            raise _no_options(options)
+        self.messages = as_messages(messages)
+        self.is_streaming = is_streaming
+        self.deadline = math.inf
+        self.selection = None
+        self._options = _NO_OPTIONS if options is None else options
+        self._routes = routes
+        self._is_tried = [False] * len(routes.names)
+        self._refused: tuple[ChatClient, ...] = ()
+        self._attempts: tuple[RoutingAttempt, ...] = ()
+        self._state: dict[Any, Any] | None = None
 
     @property
     def options(self) -> ChatOptions:
@@ -131,13 +141,13 @@ class RoutingContext(NeverCopied):
     @options.setter
     def options(self, value: ChatOptions | None) -> None:
         if value is not None and not isinstance(value, ChatOptions):
-            raise TypeError(f"options are {type(value).__name__}; expected ChatOptions or None.")
+            raise _no_options(value)
         self._options = _NO_OPTIONS if value is None else value
 
     @property
     def attempts(self) -> tuple[RoutingAttempt, ...]:
         """What this router did so far, in order."""
-        return tuple(self._attempts)
+        return self._attempts
 
     @property
     def previous_attempt(self) -> RoutingAttempt | None:
@@ -148,9 +158,7 @@ class RoutingContext(NeverCopied):
     def remaining(self) -> tuple[str, ...]:
         """Names of the routes that were not attempted, and whose client did not refuse."""
         return tuple(
-            name
-            for index, name in enumerate(self._routes.names)
-            if not self._is_tried[index] and not self.has_refused(self._routes.clients[index])
+            name for index, name in enumerate(self._routes.names) if not self._is_tried[index]
         )
 
     @property
@@ -162,24 +170,16 @@ class RoutingContext(NeverCopied):
 
     def next_route(self) -> str | None:
         """Return the first of `remaining`, None if there is none."""
-        index = self._next_index()
-        return None if index is None else self._routes.names[index]
+        return self._routes.names[self._is_tried.index(False)] if False in self._is_tried else None
 
     def take_next(self) -> Target | None:
         """Take the first of `remaining` out of it, and return what to invoke; None at the end."""
-        index = self._next_index()
-        if index is None:
+        is_tried, routes = self._is_tried, self._routes
+        if False not in is_tried:
             return None
-        self._is_tried[index] = True
-        routes = self._routes
+        index = is_tried.index(False)
+        is_tried[index] = True
         return routes.clients[index], routes.names[index], self.messages, self._options, None
-
-    def _next_index(self) -> int | None:
-        for index, is_tried in enumerate(self._is_tried):
-            if is_tried or (self._refused and self.has_refused(self._routes.clients[index])):
-                continue
-            return index
-        return None
 
     def has_refused(self, client: ChatClient) -> bool:
         """Say whether this client refused the request without asking a provider."""
@@ -195,6 +195,13 @@ class RoutingContext(NeverCopied):
 
     def add(self, attempt: RoutingAttempt) -> None:
         """Note an attempt, and whether its client refused."""
-        self._attempts.append(attempt)
+        self._attempts += (attempt,)
         if attempt.outcome is _REFUSED and attempt.client is not None:
             self._refused += (attempt.client,)
+            for index, client in enumerate(self._routes.clients):
+                if client is attempt.client:
+                    self._is_tried[index] = True
+
+
+def _no_options(value: object) -> TypeError:
+    return TypeError(f"options are {type(value).__name__}; expected ChatOptions or None.")

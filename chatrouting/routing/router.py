@@ -158,10 +158,7 @@ class RoutingChatClient(ClosingClient):
         """
         if self._is_closed:
             raise self._closed_error()
-        context = RoutingContext(messages, options, routes=self._routes)
-        call = RouterCall(self._settings, context)
-        response: ChatResponse = await call.run()
-        return response
+        return await RouterCall(self._settings, messages, options, is_streaming=False).run()
 
     def get_streaming_response(
         self, messages: MessagesInput, options: ChatOptions | None = None
@@ -173,15 +170,13 @@ class RoutingChatClient(ClosingClient):
         """
         if self._is_closed:
             raise self._closed_error()
-        context = RoutingContext(messages, options, routes=self._routes, is_streaming=True)
-        call = RouterCall(self._settings, context)
+        call = RouterCall(self._settings, messages, options, is_streaming=True)
         layer = RouterLayer(call)
 
         async def open_stream() -> ResponseStream:
             if self._is_closed:  # since the stream was made
                 raise self._closed_error()
-            stream: ResponseStream = await call.run(layer)
-            return stream
+            return await call.run(layer)
 
         return ResponseStream.deferred(open_stream, layer)
 

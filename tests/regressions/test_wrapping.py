@@ -180,7 +180,7 @@ async def test_every_kind_of_message_reaches_the_client(wrap, answer):
         ChatMessage("tool", [ToolResultContent("c", "fine")]),
     )
     await answer(wrap(leaf), messages)
-    assert leaf.calls[0].messages is messages
+    assert leaf.calls[0].messages == messages
 
 
 async def test_tool_calls_and_reasoning_come_back(wrap, answer):

@@ -160,7 +160,7 @@ async def test_a_record_that_comes_too_late_hangs_on_nobody(answer):
         over.set()
 
     assert late[0].text == "late"
-    assert scopes[0].children == []
+    assert scopes[0].record.children == ()
 
 
 @pytest.mark.virtual_time
