@@ -1,7 +1,7 @@
 """The record of one attempt: one invocation of one client by a router."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -29,7 +29,12 @@ class AttemptOutcome(StrEnum):
 _COMPLETED: Final = AttemptOutcome.COMPLETED
 
 
-@dataclass(slots=True, init=False)
+def identifier(key: int | str) -> str:
+    """Return what a key is written as: a number by 16 digits, a text as it is."""
+    return key if isinstance(key, str) else f"{key:016x}"
+
+
+@dataclass(slots=True, init=False, repr=False)
 class RoutingAttempt:
     """What a router tells of one attempt. Holds no messages.
 
@@ -40,9 +45,9 @@ class RoutingAttempt:
         client: The client that was invoked; None in a record that was pickled.
         route: Its name in the router.
         number: 1 for the first attempt of this router call.
-        request_id: Shared by all routers that one request passes.
-        attempt_id: Unique to this attempt.
-        parent_id: `attempt_id` of the attempt of an outer router in which this one ran.
+        request_key: What `request_id` is written from.
+        attempt_key: What `attempt_id` is written from.
+        parent_key: What `parent_id` is written from.
         children: Records of inner routers, in the order of their ends.
         outcome: How the attempt ended.
         exception: What was raised, also where the caller was cancelled meanwhile.
@@ -51,8 +56,6 @@ class RoutingAttempt:
             hooks and closing are excluded.
         time_to_first_update: Seconds from the start to the moment of commit; None if nothing was
             committed, so always None for a whole response.
-        output_committed: Something was handed to the caller of the router.
-        response_completed: `outcome` is COMPLETED.
         usage: Tokens as far as they are known; also of a stream that broke.
         usage_is_estimated: `usage` is a guess that no provider confirmed.
         timestamp: When the client was invoked, in seconds since the epoch.
@@ -60,20 +63,18 @@ class RoutingAttempt:
         detail: What else the policy says of its choice: `Selection.detail`.
     """
 
-    client: "ChatClient | None" = field(repr=False)
+    client: "ChatClient | None"
     route: str
     number: int
-    request_id: str
-    attempt_id: str
-    parent_id: str | None
+    request_key: int | str
+    attempt_key: int | str
+    parent_key: int | str | None
     children: "tuple[RoutingAttempt, ...]"
     outcome: AttemptOutcome
     exception: BaseException | None
     failure: Failure | None
     duration: float
     time_to_first_update: float | None
-    output_committed: bool
-    response_completed: bool
     usage: Usage | None
     usage_is_estimated: bool
     timestamp: float | None
@@ -156,22 +157,55 @@ class RoutingAttempt:
         self.client = client
         self.route = route
         self.number = number
-        self.request_id = request_id
-        self.attempt_id = attempt_id
-        self.parent_id = parent_id
+        self.request_key = request_id
+        self.attempt_key = attempt_id
+        self.parent_key = parent_id
         self.children = tuple(children)
         self.outcome = outcome
         self.exception = exception
         self.failure = failure
         self.duration = duration
         self.time_to_first_update = time_to_first_update
-        self.output_committed = committed
-        self.response_completed = completed
         self.usage = usage
         self.usage_is_estimated = usage_is_estimated
         self.timestamp = None if started_at is None else started_at.timestamp()
         self.reason = reason
         self.detail = detail
+
+    @property
+    def request_id(self) -> str:
+        """Shared by all routers that one request passes."""
+        return identifier(self.request_key)
+
+    @property
+    def attempt_id(self) -> str:
+        """Unique to this attempt."""
+        return identifier(self.attempt_key)
+
+    @property
+    def parent_id(self) -> str | None:
+        """The `attempt_id` of the attempt of an outer router in which this one ran."""
+        return None if self.parent_key is None else identifier(self.parent_key)
+
+    @property
+    def output_committed(self) -> bool:
+        """Whether something was handed to the caller of the router."""
+        return self.time_to_first_update is not None
+
+    @property
+    def response_completed(self) -> bool:
+        """Whether `outcome` is COMPLETED."""
+        return self.outcome is _COMPLETED
+
+    @override
+    def __repr__(self) -> str:
+        said = "" if self.exception is None else f", exception={self.exception!r}"
+        return (
+            f"{type(self).__name__}(route={self.route!r}, number={self.number}, "
+            f"outcome={self.outcome.value!r}{said}, duration={self.duration:.6g}, "
+            f"attempt_id={self.attempt_id!r}, parent_id={self.parent_id!r}, "
+            f"children={len(self.children)})"
+        )
 
     @property
     def started_at(self) -> datetime | None:

@@ -81,4 +81,10 @@ class Failure:
     @classmethod
     def of(cls, kind: FailureKind, retry_after: float | None = None) -> "Failure":
         """Make a failure with the scope that its kind usually has."""
+        if retry_after is None:
+            return _PLAIN[kind]
         return cls(kind, _SCOPES.get(kind, FailureScope.REQUEST), retry_after)
+
+
+#: Values, so one of each will do: making one takes as long as the whole judgement.
+_PLAIN = {kind: Failure(kind, _SCOPES.get(kind, FailureScope.REQUEST)) for kind in FailureKind}

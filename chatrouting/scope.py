@@ -37,20 +37,20 @@ class RequestScope:
     """The surroundings of one attempt, as the clients inside it see them. Made by routers.
 
     Attributes:
-        attempt_id: The attempt that runs; parent of what routers inside it record.
+        key: Of the attempt that runs; parent of what routers inside it record.
         call: The router call that made the attempt, which knows the rest; None once the attempt is
             over. A task left behind by it starts a request of its own.
         parent: The scope that the router call came in.
         record: Of the attempt, not yet whole; it collects those of the routers inside.
     """
 
-    attempt_id: str
+    key: int
     call: "RouterCall | None"
     parent: "RequestScope | None"
     record: "RoutingAttempt"
     _closing_deadline: float  #: Not there until somebody asks.
 
-    __slots__ = ("_closing_deadline", "attempt_id", "call", "parent", "record")
+    __slots__ = ("_closing_deadline", "call", "key", "parent", "record")
 
     @property
     def context(self) -> "RoutingContext | None":

@@ -26,7 +26,6 @@ from chatrouting.routing._decision import Verdict, check_answer, choose_error, d
 from chatrouting.routing._errors import (
     annotate,
     annotate_policy_error,
-    exceptions_of,
     release_frames,
     with_cause,
 )
@@ -51,10 +50,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Looked up once, as in `attempt.py`.
+_CANCELLED: Final = AttemptOutcome.CANCELLED
 _COMPLETED: Final = AttemptOutcome.COMPLETED
-
-#: Gives all identifiers 16 digits, in half the time that formatting takes.
-_HIGH_BIT: Final = 1 << 64
+_FAILED: Final = AttemptOutcome.FAILED
+_REFUSED: Final = AttemptOutcome.REFUSED_LOCALLY
 
 
 @final
@@ -67,7 +67,7 @@ class RouterCall(RoutingContext):
         settings: The router's.
         outer: The scope that the request came in, None outside of every router.
         depth: 1 for the outermost router.
-        call_id: What the attempts' identifiers begin with.
+        key: A random number; with an attempt's own added, what that is identified by.
         attempt: The one that runs, or ran last.
         own_deadline: The deadline, where this router is the one to enforce it: the outermost.
         tickets: One mapping for the whole tree of routers; a copy once the call has waited.
@@ -80,9 +80,9 @@ class RouterCall(RoutingContext):
         "_refused_targets",
         "_wait",
         "attempt",
-        "call_id",
         "depth",
         "has_failed",
+        "key",
         "outer",
         "own_deadline",
         "settings",
@@ -192,12 +192,12 @@ class RouterCall(RoutingContext):
 
     def _begin(self) -> None:
         outer = current.get()
-        # An id, no secret; `random` seeds itself anew in a forked process.
-        self.call_id = call_id = hex(_HIGH_BIT | getrandbits(64))[3:]
+        # For identifiers, no secret; `random` seeds itself anew in a forked process.
+        self.key = key = getrandbits(63)
         self.own_deadline: float | None = None  # only the outermost router enforces it
         if outer is None or (call := outer.call) is None:  # None: its attempt is over
             self.outer: RequestScope | None = None
-            self.request_id = call_id
+            self.request_key = key
             self.parent = None
             self.depth = 1
             tickets = current_tickets()
@@ -207,7 +207,7 @@ class RouterCall(RoutingContext):
                 self.deadline = self.own_deadline = anyio.current_time() + hints.timeout
         else:
             self.outer = outer
-            self.request_id = call.request_id
+            self.request_key = call.request_key
             self.parent = call
             self.depth = depth = call.depth + 1
             if depth > MAXIMUM_DEPTH:
@@ -263,7 +263,7 @@ class RouterCall(RoutingContext):
             raised: What the request raises keeps its own.
             caller_error: What the caller was handling when it called; so does that.
         """
-        release_frames(exceptions_of(self.attempts), raised, caller_error)
+        release_frames(self._attempts, raised, caller_error)
 
     async def _within_limits(
         self, attempt: RunningAttempt, invoke: Callable[[], Awaitable[T]]
@@ -286,16 +286,17 @@ class RouterCall(RoutingContext):
         outcome = self._outcome(error)
         record = attempt.finish(self, outcome, error)
         self.add(record)
-        if outcome is AttemptOutcome.REFUSED_LOCALLY:
+        if outcome is _REFUSED:
             self._refused_targets += (target,)
         goes_on = self._goes_on(record)
-        if outcome is AttemptOutcome.CANCELLED:
+        if outcome is _CANCELLED:
             await self._shielded(partial(reporting.report, self.settings, self, record, True))
             raise error
         if goes_on:
             reporting.log_failover(self.settings, record)
         try:
-            await reporting.report(self.settings, self, record, not goes_on)
+            if self.settings.report is not None:
+                await self.settings.report(self, record, not goes_on)
         except BaseException as hook_error:
             with_cause(hook_error, error)
             raise
@@ -304,10 +305,10 @@ class RouterCall(RoutingContext):
 
     def _outcome(self, error: BaseException) -> AttemptOutcome:
         if not self._is_failure(error) or _cancellation.is_caller_cancelled(self._baseline):
-            return AttemptOutcome.CANCELLED
+            return _CANCELLED
         if isinstance(error, RefusedLocallyError):
-            return AttemptOutcome.REFUSED_LOCALLY
-        return AttemptOutcome.FAILED
+            return _REFUSED
+        return _FAILED
 
     def _is_failure(self, error: BaseException) -> bool:
         """Say whether an error is an ordinary one, or a cancellation that nobody asked for."""
@@ -323,9 +324,7 @@ class RouterCall(RoutingContext):
             outcome=record.outcome,
             error=record.exception,
             is_committed=record.output_committed,
-            attempts_counted=sum(
-                attempt.outcome is not AttemptOutcome.REFUSED_LOCALLY for attempt in self._attempts
-            ),
+            attempts=self._attempts,
             maximum_attempts=failover.maximum_attempts,
             is_over_time=self.deadline < math.inf and anyio.current_time() >= self.deadline,
         )

@@ -2,10 +2,18 @@
 
 from collections.abc import Sequence
 from enum import Enum, auto
+from typing import Final
 
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.errors import ConfigurationError, RefusedLocallyError, RequestTimeoutError
 from chatrouting.responses import ChatResponse
+
+#: Looked up once, as in `attempt.py`.
+_FAILED: Final = AttemptOutcome.FAILED
+_REFUSED: Final = AttemptOutcome.REFUSED_LOCALLY
+
+#: After these nobody else is asked.
+_FINAL: Final = (ConfigurationError, RequestTimeoutError)
 
 
 class Verdict(Enum):
@@ -21,7 +29,7 @@ def decide(
     outcome: AttemptOutcome,
     error: BaseException | None,
     is_committed: bool,
-    attempts_counted: int,
+    attempts: Sequence[RoutingAttempt],
     maximum_attempts: int | None,
     is_over_time: bool,
 ) -> Verdict:
@@ -31,23 +39,25 @@ def decide(
         outcome: How the attempt ended.
         error: What it raised.
         is_committed: Something was handed to the caller.
-        attempts_counted: Attempts so far that count against the limit: all but refusals.
+        attempts: All so far; those that were refused do not count against the limit.
         maximum_attempts: The limit, None for none.
         is_over_time: The deadline of the request has passed.
     """
     if is_committed or is_over_time:
         return Verdict.STOP
-    if outcome is AttemptOutcome.REFUSED_LOCALLY:
+    if outcome is _REFUSED:
         # A refusal cost nothing and reached nobody: the walk goes on unless it forbids it.
         refused = isinstance(error, RefusedLocallyError) and error.fallback_allowed is False
         return Verdict.STOP if refused else Verdict.GO_ON
-    if outcome is not AttemptOutcome.FAILED:
+    if outcome is not _FAILED or isinstance(error, _FINAL):
         return Verdict.STOP
-    if isinstance(error, ConfigurationError | RequestTimeoutError):
-        return Verdict.STOP
-    if maximum_attempts is not None and attempts_counted >= maximum_attempts:
+    if maximum_attempts is not None and _counted(attempts) >= maximum_attempts:
         return Verdict.STOP
     return Verdict.ASK
+
+
+def _counted(attempts: Sequence[RoutingAttempt]) -> int:
+    return sum(attempt.outcome is not _REFUSED for attempt in attempts)
 
 
 def choose_error(

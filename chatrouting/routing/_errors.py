@@ -1,7 +1,7 @@
 """What a router does to exceptions: notes, causes, and giving up their frames."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from chatrouting.attempt import RoutingAttempt
@@ -64,7 +64,7 @@ def _summary(attempt: RoutingAttempt) -> str:
 
 
 def release_frames(
-    errors: Iterable[BaseException | None],
+    attempts: Sequence[RoutingAttempt],
     raised: BaseException | None,
     caller: BaseException | None,
 ) -> None:
@@ -74,37 +74,34 @@ def release_frames(
     can be reached by cause, context and groups loses its traceback.
 
     Args:
-        errors: The exceptions of the attempts.
+        attempts: Their exceptions are kept, and those of the attempts inside them.
         raised: The exception that is on its way to the caller; it alone keeps its traceback.
         caller: What the caller was handling when it called; it and what lies behind it is
             not ours.
     """
-    seen: set[int] = {id(caller)} if caller is not None else set()
-    pending = [error for error in errors if error is not None]
+    seen: set[int] = set()
+    pending: list[BaseException] = []
+    _collect(attempts, pending)
     if raised is not None:
         pending.append(raised)
     while pending:
         error = pending.pop()
-        if id(error) in seen:
+        if error is caller or id(error) in seen:
             continue
         seen.add(id(error))
         if error is not raised:
             error.__traceback__ = None
-        pending.extend(_behind(error))
+        if error.__cause__ is not None:
+            pending.append(error.__cause__)
+        if error.__context__ is not None:
+            pending.append(error.__context__)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(cast("BaseExceptionGroup[BaseException]", error).exceptions)
 
 
-def exceptions_of(attempts: Iterable[RoutingAttempt]) -> Iterator[BaseException | None]:
-    """Go through the exceptions of attempts, and of the attempts inside them."""
+def _collect(attempts: Sequence[RoutingAttempt], into: list[BaseException]) -> None:
     for attempt in attempts:
-        yield attempt.exception
+        if attempt.exception is not None:
+            into.append(attempt.exception)
         if attempt.children:
-            yield from exceptions_of(attempt.children)
-
-
-def _behind(error: BaseException) -> Iterator[BaseException]:
-    if error.__cause__ is not None:
-        yield error.__cause__
-    if error.__context__ is not None:
-        yield error.__context__
-    if isinstance(error, BaseExceptionGroup):
-        yield from cast("BaseExceptionGroup[BaseException]", error).exceptions
+            _collect(attempt.children, into)

@@ -165,12 +165,14 @@ def outranked(
 
 def log_failover(settings: CallSettings, attempt: RoutingAttempt) -> None:
     """Say that another client will be asked; never a word of the conversation."""
+    if not logger.isEnabledFor(logging.WARNING):
+        return
     logger.warning(
         "routing.failover router=%s route=%s number=%d kind=%s duration_seconds=%.3f request_id=%s",
         settings.name,
         attempt.route,
         attempt.number,
-        attempt.failure.kind.value if attempt.failure else None,
+        attempt.failure.kind if attempt.failure else None,
         attempt.duration,
         attempt.request_id,
     )

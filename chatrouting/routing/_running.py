@@ -16,7 +16,8 @@ from chatrouting.usage import Usage
 if TYPE_CHECKING:
     from chatrouting.routing._call import RouterCall
 
-_COMPLETED: Final = AttemptOutcome.COMPLETED
+#: Looked up once, as in `attempt.py`.
+_CANCELLED: Final = AttemptOutcome.CANCELLED
 
 #: Stands in an attempt that is over for the record that it made.
 _HANDED_OVER: Final = RoutingAttempt()
@@ -54,9 +55,9 @@ class RunningAttempt(RequestScope):
         record.client = client
         record.route = route
         record.number = number
-        record.request_id = call.request_id
-        record.attempt_id = self.attempt_id = f"{call.call_id}-{number}"
-        record.parent_id = None if outer is None else outer.attempt_id
+        record.request_key = call.request_key
+        record.attempt_key = self.key = call.key + number
+        record.parent_key = None if outer is None else outer.key
         record.children = ()
         record.timestamp = time.time()  # noqa: TID251  # a point in time, no duration
         self._started = call.settings.clock()
@@ -123,11 +124,10 @@ class RunningAttempt(RequestScope):
         """
         record, stream, outer = self.record, self.stream, self.parent
         record.outcome = outcome
-        record.response_completed = outcome is _COMPLETED
         if exception is None:
             record.exception = record.failure = None
         else:
-            if outcome is AttemptOutcome.CANCELLED:
+            if outcome is _CANCELLED:
                 # What the client made of the cancellation says more than the cancellation.
                 exception = _cancellation.made_of(exception) or exception
             record.exception = exception
@@ -137,12 +137,10 @@ class RunningAttempt(RequestScope):
             seconds = call.settings.clock() - self._started
             record.duration = seconds if seconds > 0 else 0.0  # a clock may step back
             record.time_to_first_update = None
-            record.output_committed = False
             record.usage = usage
         else:
             record.duration = self._duration()
             record.time_to_first_update = self._before_commit if self._is_committed else None
-            record.output_committed = self._is_committed
             record.usage = stream.usage
         record.usage_is_estimated = False
         selection = call.selection
@@ -164,6 +162,6 @@ class RunningAttempt(RequestScope):
 
 
 def _failure(outcome: AttemptOutcome, exception: BaseException) -> Failure:
-    if outcome is AttemptOutcome.CANCELLED and not isinstance(exception, Exception):
+    if outcome is _CANCELLED and not isinstance(exception, Exception):
         return Failure.of(FailureKind.CANCELLED)
     return classify(exception)

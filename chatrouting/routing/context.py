@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from chatrouting._copying import NeverCopied
-from chatrouting.attempt import AttemptOutcome, RoutingAttempt
+from chatrouting.attempt import AttemptOutcome, RoutingAttempt, identifier
 from chatrouting.client import ChatClient
 from chatrouting.messages import ChatMessage, MessagesInput, as_messages
 from chatrouting.options import ChatOptions
@@ -50,7 +50,7 @@ class RoutingContext(NeverCopied):
     Attributes:
         messages: The conversation, read once.
         is_streaming: The caller wants a stream.
-        request_id: Shared by all routers that the request passes.
+        request_key: What `request_id` is written from.
         parent: The context of the router around this one, if there is one.
         deadline: When the request ends, by the event loop's clock; infinity if it has no timeout.
         selection: The `Selection` by which the attempt that runs, or ran last, was chosen; None if
@@ -59,7 +59,7 @@ class RoutingContext(NeverCopied):
 
     messages: tuple[ChatMessage, ...]
     is_streaming: bool
-    request_id: str
+    request_key: int | str
     parent: "RoutingContext | None"
     deadline: float
     selection: Selection | None
@@ -75,7 +75,7 @@ class RoutingContext(NeverCopied):
         "is_streaming",
         "messages",
         "parent",
-        "request_id",
+        "request_key",
         "selection",
     )
 
@@ -96,7 +96,7 @@ class RoutingContext(NeverCopied):
             messages: The conversation.
             options: None means fresh ones.
             is_streaming: See the class.
-            request_id: See the class.
+            request_id: Shared by all routers that the request passes.
             routes: The clients of the router.
             attempts: What was tried before; their routes count as attempted.
             parent: See the class.
@@ -106,7 +106,7 @@ class RoutingContext(NeverCopied):
         """
         table = routes if isinstance(routes, RouteTable) else RouteTable(routes)
         self._start(messages, options, table, is_streaming)
-        self.request_id = request_id
+        self.request_key = request_id
         self.parent = parent
         for attempt in attempts:
             self.add(attempt)
@@ -128,10 +128,15 @@ class RoutingContext(NeverCopied):
         self.selection = None
         self._options = _NO_OPTIONS if options is None else options
         self._routes = routes
-        self._is_tried = [False] * len(routes.names)
+        self._is_tried = routes.untried.copy()
         self._refused: tuple[ChatClient, ...] = ()
         self._attempts: tuple[RoutingAttempt, ...] = ()
         self._state: dict[Any, Any] | None = None
+
+    @property
+    def request_id(self) -> str:
+        """Shared by all routers that the request passes."""
+        return identifier(self.request_key)
 
     @property
     def options(self) -> ChatOptions:

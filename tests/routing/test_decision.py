@@ -14,10 +14,16 @@ from chatrouting.routing._decision import Verdict, choose_error, decide
 FAILED, REFUSED = AttemptOutcome.FAILED, AttemptOutcome.REFUSED_LOCALLY
 
 
+def counting(count):
+    """Return attempts of which so many count, and one that was refused."""
+    refused = RoutingAttempt(outcome=REFUSED)
+    return [refused, *(RoutingAttempt(outcome=FAILED) for _ in range(count))]
+
+
 def verdict(outcome=FAILED, error=None, **facts):
     defaults = {
         "is_committed": False,
-        "attempts_counted": 1,
+        "attempts": counting(1),
         "maximum_attempts": None,
         "is_over_time": False,
     }
@@ -49,11 +55,11 @@ def test_nothing_goes_on_after_the_commit_or_the_deadline(outcome, fact):
     [(1, 2, Verdict.ASK), (2, 2, Verdict.STOP), (3, 2, Verdict.STOP), (99, None, Verdict.ASK)],
 )
 def test_a_failure_goes_on_below_the_limit(counted, maximum, expected):
-    assert verdict(attempts_counted=counted, maximum_attempts=maximum) is expected
+    assert verdict(attempts=counting(counted), maximum_attempts=maximum) is expected
 
 
 def test_a_refusal_goes_on_whatever_the_limit():
-    assert verdict(REFUSED, attempts_counted=2, maximum_attempts=2) is Verdict.GO_ON
+    assert verdict(REFUSED, attempts=counting(2), maximum_attempts=2) is Verdict.GO_ON
 
 
 @pytest.mark.parametrize(
