@@ -64,7 +64,8 @@ class AdmissionQueue(Protocol):
     """What a client answers for `get_service(AdmissionQueue)` if requests may wait for it.
 
     Such a client refuses at once, with a `RefusedLocallyError`, wherever
-    `current_scope().waits_together` is set: somebody further out waits for all candidates.
+    `current_scope().waits_together` is set: somebody further out waits for all candidates. It finds
+    this client through routers that select once, too, by the record of the refusal.
     """
 
     def admission_requests(

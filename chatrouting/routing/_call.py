@@ -33,7 +33,7 @@ from chatrouting.routing._running import RunningAttempt
 from chatrouting.routing._selecting import select
 from chatrouting.routing._settings import CallSettings
 from chatrouting.routing._time_limits import limit_before_commit, limit_error, over_time
-from chatrouting.routing._waiting import JointWait, queue_of
+from chatrouting.routing._waiting import JointWait, queues_behind
 from chatrouting.routing.context import RoutingContext, Target
 from chatrouting.scope import (
     MAXIMUM_DEPTH,
@@ -371,16 +371,15 @@ class RouterCall(RoutingContext):
             return False
         if self.outer is not None and self.outer.waits_together:
             return False
-        return any(queue_of(client) is not None for client, *_ in self._refused_targets)
+        return any(map(queues_behind, self._attempts))
 
     async def _wait_or_end(self) -> Target:
         """Wait for whoever has refused; with nobody to wait for, raise what the request raises."""
         if self._may_wait():
             # Another call of the same request may wait at the same desk.
             self.tickets = dict(self.tickets)
-            self._wait = JointWait(
-                self._refused_targets, self.tickets, is_streaming=self.is_streaming
-            )
+            refused = self._refused_targets, self._attempts
+            self._wait = JointWait(*refused, self.tickets, is_streaming=self.is_streaming)
             target = await self._wait.admitted(self.ends_at, self.own_deadline, self._baseline)
             if target is not None:
                 return target

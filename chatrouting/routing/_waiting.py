@@ -9,6 +9,7 @@ import anyio
 
 from chatrouting._limits import LimitExpired, run_within
 from chatrouting.admission import AdmissionDesk, AdmissionQueue, AdmissionRequest
+from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.client import ChatClient
 from chatrouting.errors import RefusedLocallyError
 from chatrouting.routing._errors import request_timeout
@@ -18,6 +19,7 @@ from chatrouting.routing.context import Target
 logger = logging.getLogger("chatrouting.routing")
 
 _NOBODY: Final = -1
+_REFUSED: Final = AttemptOutcome.REFUSED_LOCALLY
 
 
 def queue_of(client: ChatClient) -> AdmissionQueue | None:
@@ -26,25 +28,43 @@ def queue_of(client: ChatClient) -> AdmissionQueue | None:
     return queue if isinstance(queue, AdmissionQueue) else None
 
 
+def queues_behind(refusal: RoutingAttempt) -> list[AdmissionQueue]:
+    """Return for whom a refused request may wait: its client, or what routers inside it asked.
+
+    A router that selects once answers for no queue, since only its policy knows whose it would be.
+    What it asked is in the records.
+    """
+    queue = None if refusal.client is None else queue_of(refusal.client)
+    if queue is not None:
+        return [queue]
+    refused = (child for child in refusal.children if child.outcome is _REFUSED)
+    return [queue for child in refused for queue in queues_behind(child)]
+
+
 class JointWait:
     """The wait of one request for the clients that have refused it."""
 
     def __init__(
-        self, targets: Sequence[Target], tickets: dict[object, Any], *, is_streaming: bool
+        self,
+        targets: Sequence[Target],
+        refusals: Sequence[RoutingAttempt],
+        tickets: dict[object, Any],
+        *,
+        is_streaming: bool,
     ) -> None:
         """Ask the clients what they would wait for.
 
         Args:
             targets: What was refused: clients, and what each was given.
+            refusals: The records of that, likewise.
             tickets: The request's.
             is_streaming: The request is for a stream.
         """
         self._targets: list[Target] = []
         self._requests: list[AdmissionRequest] = []
         self._tickets = tickets
-        for target in targets:
-            queue = queue_of(target[0])
-            if queue is not None:
+        for target, refusal in zip(targets, refusals, strict=True):
+            for queue in queues_behind(refusal):
                 asked = queue.admission_requests(target[2], target[3], is_streaming=is_streaming)
                 self._requests += asked
                 self._targets += [target] * len(asked)

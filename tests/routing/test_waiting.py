@@ -331,6 +331,45 @@ async def test_a_router_that_selects_once_passes_on_that_others_are_waited_for(a
     assert a.saw_others_wait == [True]
 
 
+class Layered(DelegatingChatClient):
+    """Middleware of a user's own, which knows nothing of queues."""
+
+    def get_service(self, service_type, service_key=None):
+        return self if isinstance(self, service_type) else None
+
+
+@pytest.mark.parametrize("wrap", [lambda each: each, Layered], ids=["bare", "wrapped"])
+async def test_a_client_is_waited_for_through_routers_that_select_once(answer, log, wrap):
+    """Rule 15: where a request may wait it does, however deep its client stands."""
+    desk = Desk()
+    a, b, c = (Gated(name, desk) for name in "abc")
+    inner = RoutingChatClient(lambda _: b, routes={"a": a, "b": b})
+    deeper = wrap(RoutingChatClient(lambda _: inner))
+    router = OrderedFailoverChatClient({"once": deeper, "c": c}, on_routing_update=log)
+    response = await asked_while(answer, router, [desk], lambda _: desk.open(b))
+
+    assert response.text == "b"
+    assert [(each.route, each.outcome) for each in log.attempts] == [
+        ("once", REFUSED),
+        ("c", REFUSED),
+        ("once", COMPLETED),
+    ]
+    assert [each.client for each in desk.waiting[0]] == [b, c]
+    assert desk.given_back == 0
+
+
+async def test_an_admission_that_another_choice_leaves_unused_is_given_back(answer):
+    """The policy of a router that selects once is asked anew, and may choose otherwise."""
+    desk, other = Desk(), ScriptedChatClient("other")
+    a = Gated("a", desk)
+    choices = iter([a, other])
+    router = OrderedFailoverChatClient([RoutingChatClient(lambda _: next(choices))])
+
+    response = await asked_while(answer, router, [desk], lambda _: desk.open(a))
+
+    assert (response.text, desk.charged, desk.given_back) == ("other", ["a"], 1)
+
+
 async def test_two_calls_of_one_request_may_be_admitted_at_one_desk():
     """What one of them was granted is not mistaken for the other's, nor lost."""
     desk, other = Desk(), Desk()
