@@ -18,6 +18,8 @@ _LARGE: Final = 1e12
 
 #: Rows of which a product takes less time, by up to half, if they lie one after the other.
 _SOME: Final = 64
+#: Rows that a processor multiplies at once.
+_ABREAST: Final = 8
 #: Bytes that a processor fetches at once.
 _CACHE_LINE: Final = 64
 
@@ -113,14 +115,21 @@ def arranged(rows: Vectors) -> Vectors:
 
     Some lie row by row, many column by column from the beginning of a cache line; for either the
     other way takes up to twice as long.
+
+    Returns:
+        The rows, followed by zeros where their number is no multiple of 8: the product takes up
+        to 1.4 times as long if columns begin in the middle of what is multiplied at once.
     """
     import numpy as np
 
-    if len(rows) <= _SOME:
+    count, dimension = rows.shape
+    if count <= _SOME:
         return np.array(rows, order="C")
-    memory = np.empty(rows.nbytes + _CACHE_LINE, np.uint8)
+    height = count + -count % _ABREAST
+    size = height * dimension * rows.itemsize
+    memory = np.zeros(size + _CACHE_LINE, np.uint8)
     start = -memory.ctypes.data % _CACHE_LINE
-    columns = memory[start : start + rows.nbytes].view(np.float32).reshape(rows.shape[::-1])
-    columns[:] = rows.T
+    columns = memory[start : start + size].view(np.float32).reshape(dimension, height)
+    columns[:, :count] = rows.T
     copied: Vectors = columns.T
     return copied

@@ -215,15 +215,20 @@ def test_the_nearest_of_few_and_of_many_rows_are_those_of_a_stable_sort(kind, si
     assert dict(zip(rows, near, strict=True)) == expected
 
 
-def test_many_rows_lie_column_by_column_from_the_start_of_a_cache_line():
+@pytest.mark.parametrize("count", [65, 71, 72])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_many_rows_lie_column_by_column_and_columns_begin_at_32_bytes(order, count):
     """So the product with a query takes the least time, wherever the rows came from."""
-    rows = np.eye(70, 7, dtype=np.float32)
-    for given in (rows, np.asfortranarray(rows), rows[:66]):
-        vectors = UtteranceIndex(given, [len(given)]).vectors
+    given = np.asarray(np.eye(100, 7, dtype=np.float32), order=order)[:count]
 
-        assert vectors.flags.f_contiguous
-        assert vectors.ctypes.data % 64 == 0
-        assert np.array_equal(vectors, given)
+    index = UtteranceIndex(given, [count])
+
+    assert index.vectors.strides == (4, 4 * 72)
+    assert index.vectors.ctypes.data % 64 == 0
+    assert np.array_equal(index.vectors, given)
+    # What fills the columns up is no utterance: it would be nearer than the opposite direction.
+    opposite = -np.ones(7, np.float32) / np.float32(math.sqrt(7))
+    assert index.score(opposite, Scoring("max", 1)).score < 0
 
 
 def test_a_few_rows_lie_one_by_one():
