@@ -9,6 +9,7 @@ cancelled if an enclosing anyio scope is (its effective deadline is then minus i
 
 import math
 import sys
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -72,13 +73,13 @@ def is_cancellation(error: BaseException) -> bool:
     return isinstance(error, anyio.get_cancelled_exc_class())
 
 
-async def deliver_cancellation() -> None:
-    """Give a pending cancellation the chance to be raised here."""
+def deliver_cancellation() -> Awaitable[None]:
+    """Give a pending cancellation the chance to be raised where the answer is awaited."""
     if _asyncio_task() is None:
-        await checkpoint()
-    else:
-        # The same, without the search for the running loop's kind that takes as long again.
-        await sys.modules["asyncio"].sleep(0)
+        return checkpoint()
+    # The same, without the search for the running loop's kind that takes as long again.
+    sleeping: Awaitable[None] = sys.modules["asyncio"].sleep(0)
+    return sleeping
 
 
 async def give_way(error: Exception, baseline: int) -> None:

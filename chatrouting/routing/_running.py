@@ -27,7 +27,7 @@ _HANDED_OVER: Final = RoutingAttempt()
 class RunningAttempt(RequestScope):
     """One invocation of one client, and the scope that it runs in.
 
-    One object for both: each of them costs a quarter of what a router adds to a call.
+    One object for both: each is paid at every layer of every call.
 
     Attributes:
         record: What becomes its record; nobody else sees it before `finish` returns it.
@@ -154,7 +154,7 @@ class RunningAttempt(RequestScope):
         return record
 
     def _tell_of_failure(self) -> None:
-        """Let the router, and the outermost one, know that there are exceptions to release."""
+        """Let the routers around know that there is an exception to release."""
         scope: RequestScope | None = self
         while scope is not None and scope.call is not None:
             scope.call.has_failed = True
