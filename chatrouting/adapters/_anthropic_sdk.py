@@ -43,7 +43,8 @@ class AnthropicConnection(SDKConnection["Client"]):
         Raises:
             TypeError: If `client` is neither None nor an asynchronous client of the SDK.
         """
-        super().__init__(client, "anthropic" if client is None else _provider(client))
+        provider = "anthropic" if client is None else _provider(client)
+        super().__init__(client, provider, takes_urls=client is None or _is_plain(client))
 
     @property
     def has_binary_streams(self) -> bool:
@@ -85,6 +86,13 @@ class AnthropicConnection(SDKConnection["Client"]):
         from anthropic.types import Message, RawMessageStreamEvent  # noqa: PLC0415
 
         return Message, AsyncStream[RawMessageStreamEvent]
+
+
+def _is_plain(client: "Client") -> bool:
+    """Say whether nobody looks at paths: other clients rewrite them, middleware is told them."""
+    from anthropic import AsyncAnthropic  # noqa: PLC0415  # whoever has a client has loaded it
+
+    return type(client) is AsyncAnthropic and not client.middleware
 
 
 def _provider(client: object) -> str:

@@ -5,7 +5,6 @@ Bedrock and Vertex, and sends. It neither walks messages against type unions nor
 what we read ourselves: the SDKs do both on the event loop, for milliseconds.
 """
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from weakref import WeakKeyDictionary
 from anyio.lowlevel import current_token
 
 from chatrouting.adapters._errors import Errors
+from chatrouting.adapters._json import loads_bytes
 from chatrouting.adapters._outbound import unwritable
 from chatrouting.errors import BadRequestError, ClientClosedError
 
@@ -63,11 +63,32 @@ class Answer:
                 too deeply.
         """
         try:
-            return json.loads(self.content)
+            return loads_bytes(self.content)
         except (ValueError, RecursionError):
             content_type = self.headers.get("content-type", "no content type").partition(";")[0]
         found = f"{len(self.content)} bytes that cannot be read as JSON ({content_type})"
         raise errors.unreadable(found, status=self.status, headers=self.headers)
+
+
+@final
+class _Base:
+    """What is made of the base URL of a client, which keeps it for many requests.
+
+    Attributes:
+        url: As the client has it.
+        endpoint: Without credentials, query and final slash.
+        prefix: What a path is appended to. The SDK joins the two with four parsed URLs, which is
+            7 % of what sending costs.
+    """
+
+    __slots__ = ("endpoint", "prefix", "url")
+
+    def __init__(self, url: "httpx2.URL") -> None:
+        self.url = url
+        bare = url.copy_with(username="", password="", query=None)
+        self.endpoint = str(bare).rstrip("/")
+        # With a query in between only the SDK knows how to join them.
+        self.prefix = "" if url.query else str(url).rstrip("/")
 
 
 class SDK(Protocol):
@@ -105,15 +126,20 @@ class SDKConnection(ABC, Generic[SDKT]):
     environment defaults at the first request, for each event loop: connections belong to a loop.
     """
 
-    def __init__(self, client: SDKT | None, provider: str) -> None:
-        """Wrap a client; `provider` is what the one at its other end is called."""
+    def __init__(self, client: SDKT | None, provider: str, *, takes_urls: bool) -> None:
+        """Wrap a client.
+
+        Args:
+            client: None for one to be made.
+            provider: What the one at its other end is called.
+            takes_urls: Nobody looks at the path of a request before it is joined to the base URL.
+        """
         self.provider = provider
         self._given = client
+        self._takes_urls = takes_urls
         self._made: WeakKeyDictionary[object, SDKT] = WeakKeyDictionary()
         self._is_closed = False
-        #: What `endpoint` made last, and of what: a client keeps its URL for many requests.
-        self._endpoint_of: object = None
-        self._endpoint = ""
+        self._last_base: _Base | None = None
 
     @property
     def has_binary_streams(self) -> bool:
@@ -141,11 +167,7 @@ class SDKConnection(ABC, Generic[SDKT]):
             ClientClosedError: If `aclose` was called.
             ConfigurationError: If a client is to be made and the environment holds no credential.
         """
-        url = self._client().base_url
-        if url is not self._endpoint_of:
-            bare = url.copy_with(username="", password="", query=None)
-            self._endpoint_of, self._endpoint = url, str(bare).rstrip("/")
-        return self._endpoint
+        return self._base(self._client()).endpoint
 
     async def post(self, call: Call) -> Answer:
         """Send a request and read the whole answer.
@@ -189,9 +211,11 @@ class SDKConnection(ABC, Generic[SDKT]):
         options = self._options
         if call.headers:
             options = {**options, "headers": call.headers}
+        client = self._client()
+        path = self._base(client).prefix + call.path if self._takes_urls else call.path
         try:
-            return await self._client().post(
-                call.path,
+            return await client.post(
+                path,
                 cast_to=cast_to,
                 body=call.body | {"stream": True} if stream else call.body,
                 files=call.files,
@@ -210,6 +234,12 @@ class SDKConnection(ABC, Generic[SDKT]):
             provider=self.provider,
             model=call.body.get("model"),
         )
+
+    def _base(self, client: SDKT) -> "_Base":
+        base, url = self._last_base, client.base_url
+        if base is None or base.url is not url:
+            base = self._last_base = _Base(url)
+        return base
 
     def _client(self) -> SDKT:
         self.check_open()
@@ -232,7 +262,6 @@ class SDKConnection(ABC, Generic[SDKT]):
             # These say what holds anyway. The SDK makes what is left out anew for each request, by
             # `deepcopy` and `uuid4`: 5 % of what sending costs.
             "headers": {},
-            "params": {},
             "idempotency_key": "",  # for the SDK's own retries
             **self._sdk_options(),
         }

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 Json: TypeAlias = Mapping[str, Any]
 
 _DECODER: Final = json.JSONDecoder()
+_BLANKS: Final = " \t\n\r"
 
 
 def loads(text: str) -> Any:
@@ -19,9 +20,21 @@ def loads(text: str) -> Any:
     """
     if text.startswith("{"):
         value, end = _DECODER.raw_decode(text)
-        if end == len(text):
+        if end == len(text) or not text[end:].strip(_BLANKS):
             return value
     return json.loads(text)
+
+
+def loads_bytes(content: bytes) -> Any:
+    """Decode JSON as `json.loads` does, in whatever UTF it is, without looking for that first.
+
+    Raises:
+        ValueError: If it is no JSON.
+    """
+    try:
+        return loads(content.decode())
+    except ValueError:
+        return json.loads(content)
 
 
 def as_object(value: object) -> Json:

@@ -36,10 +36,9 @@ class OpenAIConnection(SDKConnection["AsyncOpenAI"]):
         Raises:
             TypeError: If `client` is neither None nor an `AsyncOpenAI`.
         """
-        if client is not None:
-            _check_client(client)
+        takes_urls = client is None or _is_plain(client)
         is_azure = any(base.__name__ == "AsyncAzureOpenAI" for base in type(client).__mro__)
-        super().__init__(client, "azure" if is_azure else "openai")
+        super().__init__(client, "azure" if is_azure else "openai", takes_urls=takes_urls)
 
     def _sdk_options(self) -> dict[str, Any]:
         from openai import not_given  # noqa: PLC0415  # loaded when first used
@@ -73,7 +72,12 @@ class OpenAIConnection(SDKConnection["AsyncOpenAI"]):
         return ChatCompletionChunk, AsyncStream[ChatCompletionChunk]
 
 
-def _check_client(client: object) -> None:
+def _is_plain(client: object) -> bool:
+    """Say whether a client is the SDK's own for OpenAI, and nothing derived from it.
+
+    Raises:
+        TypeError: If it is neither.
+    """
     from openai import AsyncOpenAI  # noqa: PLC0415  # whoever has a client has loaded it
 
     if not isinstance(client, AsyncOpenAI):
@@ -81,6 +85,7 @@ def _check_client(client: object) -> None:
             f"client is {type(client).__name__}; expected an AsyncOpenAI or one of its subclasses, "
             "such as AsyncAzureOpenAI, or None."
         )
+    return type(client) is AsyncOpenAI
 
 
 def make_http_client() -> "httpx2.AsyncClient":

@@ -86,6 +86,23 @@ async def test_reasoning_survives_a_visit_to_another_issuer(anyio_backend, serve
     assert a.requests[1].body["messages"][1]["content"][0]["type"] == "thinking"
 
 
+async def test_middleware_of_the_sdk_is_told_the_path(anyio_backend, serve, api, ask):
+    """The SDK's own middleware compares it."""
+    urls = []
+
+    async def note(request, call_next):
+        urls.append(request.url)
+        return await call_next(request)
+
+    def make(server, http):
+        url = api.base_url(server)
+        return api.sdk_class(base_url=url, api_key="k", http_client=http, middleware=[note])
+
+    async with serve(Reply("a"), make_sdk=make) as (_, client):
+        assert (await ask(client)).text == "a"
+    assert urls == ["/v1/messages"]
+
+
 async def test_refusal_is_an_answer(anyio_backend, serve, ask):
     async with serve(Reply(None, refusal="I cannot.")) as (_, client):
         response = await ask(client)

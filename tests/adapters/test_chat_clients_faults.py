@@ -191,8 +191,43 @@ async def test_everything_else_is_asked_as_the_sdk_itself_asks(anyio_backend, ap
         sdk = client.get_service(api.sdk_class)
         await sdk.post(path, cast_to=httpx2.Response, body=ours.body)
     theirs = server.requests[1]
+    assert ours.path == theirs.path
     assert ours.headers == theirs.headers
     assert ours.query == theirs.query == {"tier": "2"}
+
+
+async def test_a_request_goes_to_the_url_that_the_client_has_now(anyio_backend, api, serve, ask):
+    """Whoever replaces it means the next request too; with a query the SDK itself joins the two."""
+    async with serve(Reply("a"), Reply("b"), Reply("c")) as (server, client):
+        sdk = client.get_service(api.sdk_class)
+        await ask(client)
+        base = str(sdk.base_url).rstrip("/")
+        for added in ("elsewhere", "elsewhere?x=1&rest="):
+            sdk.base_url = f"{base}/{added}"
+            with pytest.raises(NotFoundError):
+                await ask(client)
+    path = server.requests[0].path
+    prefix = "/v1" if api.provider == "openai" else ""
+    assert server.requests[1].path == f"{prefix}/elsewhere{path.removeprefix(prefix)}"
+    assert "x" in server.requests[2].query
+
+
+async def test_a_client_of_ones_own_class_is_told_the_path(anyio_backend, api, serve):
+    """Clients that rewrite paths know them without the base URL."""
+
+    class Rewriting(api.sdk_class):
+        async def post(self, path, **arguments):
+            paths.append(path)
+            return await super().post(path, **arguments)
+
+    paths = []
+
+    def make(server, http):
+        return Rewriting(base_url=api.base_url(server), api_key="k" * 9, http_client=http)
+
+    async with serve(Reply("a"), make_sdk=make) as (_, client):
+        await client.get_response("hi")
+    assert paths[0].startswith("/")
 
 
 # -- no answer -------------------------------------------------------------------------------------
