@@ -39,7 +39,9 @@ def extras(options: ChatOptions) -> Mapping[str, Any]:
     Raises:
         ConfigurationError: If one of them is filled in by the client.
     """
-    found = options.additional_properties or {}
+    found = options.additional_properties
+    if not found:
+        return {}
     for name in _RESERVED:
         if name in found:
             raise ConfigurationError(

@@ -22,7 +22,7 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "pause_turn": FinishReason.PAUSE,
 }
 #: What else is said about an answer, kept where it says something.
-_PROPERTIES: Final = ("stop_sequence", "stop_details", "container", "service_tier")
+_PROPERTIES: Final = ("stop_sequence", "stop_details", "container")
 
 _NOTHING: Final = Usage()
 
@@ -54,8 +54,11 @@ def usage(counts: Json) -> Usage | None:
 
 def properties(message: Json, counts: Json) -> dict[str, Any] | None:
     """Return what else is worth keeping of an answer, None if there is nothing."""
-    facts = {**message, "service_tier": counts.get("service_tier")}
-    return {name: facts[name] for name in _PROPERTIES if facts.get(name) is not None} or None
+    found = {name: message[name] for name in _PROPERTIES if message.get(name) is not None}
+    tier = counts.get("service_tier")
+    if tier is not None:
+        found["service_tier"] = tier
+    return found or None
 
 
 def refusal(message: Json) -> tuple[RefusalContent, ...]:

@@ -46,14 +46,15 @@ _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Conversation:
-    """What the API is given of the messages.
+    """What the API is given of the messages. Made once and never changed.
 
     Attributes:
         system: Text blocks of the `system` field, without the options' instructions.
         messages: The turns.
         trimmed: White space taken from the end of a final assistant text.
+        has_calls: Tools are called in the turns.
         thinking_is_cut: A tool loop is under way whose last assistant turn does not begin with
             reasoning, which the API refuses while a thinking budget is set.
     """
@@ -61,6 +62,7 @@ class Conversation:
     system: list[Block]
     messages: list[dict[str, Any]]
     trimmed: str
+    has_calls: bool
     thinking_is_cut: bool
 
 
@@ -79,17 +81,16 @@ def conversation(messages: Sequence[ChatMessage], target: Target) -> Conversatio
     writer = _Writer(target)
     for message in messages[leading:]:
         writer.add(message)
-    turns = _joined(_answered(_joined(writer.turns)))
+    turns = _joined(writer.turns)
+    if writer.has_calls:
+        turns = _joined(_answered(turns))
     _complete(turns, messages[-1].role if messages else None)
     if not turns:
         raise nothing_to_send()
-    cut = _thinking_is_cut(turns)
-    return Conversation(
-        system,
-        [{"role": turn.role, "content": turn.blocks} for turn in turns],
-        _trim_prefill(turns[-1], target),
-        cut,
-    )
+    cut = writer.has_calls and _thinking_is_cut(turns)
+    trimmed = _trim_prefill(turns[-1], target)
+    said = [{"role": turn.role, "content": turn.blocks} for turn in turns]
+    return Conversation(system, said, trimmed, writer.has_calls, cut)
 
 
 def _system_blocks(message: ChatMessage, target: Target) -> Iterable[Block]:
@@ -139,8 +140,13 @@ class _Writer:
     def __init__(self, target: Target) -> None:
         self.turns: list[_Turn] = []
         self._target = target
-        self._ids = CallIds(lambda call_id: _LEGAL_ID.fullmatch(call_id) is not None)
+        self._ids = CallIds(_is_legal_id)
         self._calls: dict[str, _Call] = {}
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a tool was called."""
+        return bool(self._calls)
 
     def add(self, message: ChatMessage) -> None:
         """Append the turn of one message, which may be empty."""
@@ -188,6 +194,10 @@ class _Writer:
         else:
             turn.answers = True
             call.result = call.result or block
+
+
+def _is_legal_id(call_id: str) -> bool:
+    return _LEGAL_ID.fullmatch(call_id) is not None
 
 
 def _tagged(block: Block) -> Block:

@@ -6,8 +6,8 @@ first delta, one that was not ended ends with the message.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, final
 
 from chatrouting.adapters._anthropic.answer import (
     CallNames,
@@ -106,13 +106,6 @@ class MessagesParser:
         self._counts: dict[str, Any] = {}
         self._blocks: dict[int, _Block] = {}
         self._closed: list[Json] = []
-        self._readers = {
-            "message_start": self._start,
-            "content_block_start": self._start_block,
-            "content_block_stop": self._stop_block,
-            "message_delta": self._finish,
-            "message_stop": self._stop,
-        }
 
     def feed(self, event: str, data: str) -> Sequence[ChatResponseUpdate]:
         """Take one server-sent event; see `StreamParser`."""
@@ -130,11 +123,14 @@ class MessagesParser:
         """Take the decoded body of a whole message; see `AnswerParser`."""
         if not _is_message(body):
             raise ValueError("a body that is no message")
-        updates = self._start({"message": body})
+        self._note(body)
+        updates: list[ChatResponseUpdate] = []
         for index, block in enumerate(as_objects(body.get("content"))):
             updates += self._start_block({"index": index, "content_block": block})
             updates += self._stop_block({"index": index})
-        return updates + self._finish({"delta": body, "usage": body.get("usage")})
+        updates = updates or self._update()
+        updates[0].role = Role.ASSISTANT
+        return updates + self._finish({"delta": body})
 
     def _plain_text(self, event: Json) -> list[ChatResponseUpdate] | None:
         """Take a piece of a block's text, which nearly all events are, by the shortest way."""
@@ -158,18 +154,19 @@ class MessagesParser:
         if kind == "error" or name == "error" or holds_error(event):
             self.is_terminal = True
             raise self._errors.of_answer(status=200, headers={}, body=event)
-        reader = self._readers.get(kind)
-        return () if reader is None else reader(event)
+        reader = self._READERS.get(kind)
+        return () if reader is None else reader(self, event)
 
     def _start(self, event: Json) -> list[ChatResponseUpdate]:
-        message = as_object(event.get("message"))
-        message_id = as_text(message.get("id")) or None
-        model = as_text(message.get("model")) or None
-        self._message_id, self._model = message_id, model
-        self._count(message)
+        self._note(as_object(event.get("message")))
         updates = self._update()
         updates[0].role, updates[0].usage = Role.ASSISTANT, usage(self._counts)
         return updates
+
+    def _note(self, message: Json) -> None:
+        self._message_id = as_text(message.get("id")) or None
+        self._model = as_text(message.get("model")) or None
+        self._count(message)
 
     def _count(self, event: Json) -> None:
         # Counts are cumulative: a later one replaces, it is never added.
@@ -310,3 +307,11 @@ class MessagesParser:
     def _stop(self, event: Json) -> list[ChatResponseUpdate]:  # noqa: ARG002
         self.is_complete = self.is_terminal = True
         return self._close_all()
+
+    _READERS: ClassVar[Mapping[str, Callable[[Any, Json], list[ChatResponseUpdate]]]] = {
+        "message_start": _start,
+        "content_block_start": _start_block,
+        "content_block_stop": _stop_block,
+        "message_delta": _finish,
+        "message_stop": _stop,
+    }

@@ -53,9 +53,9 @@ _LEAST_BUDGET: Final = 1024
 _CHOICES: Final[Mapping[str, str]] = {"auto": "auto", "none": "none", "required": "any"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
-    """What is sent.
+    """What is sent. Made once and never changed.
 
     Attributes:
         body: The JSON body, without `stream`.
@@ -101,14 +101,15 @@ def request(
         "messages": said.messages,
     }
     body |= writer.system(said.system)
-    body |= writer.tools(said.messages)
+    body |= writer.tools(said)
     body |= writer.output()
     body |= writer.thinking(body, limit)
     body |= writer.metadata()
     if options.stop_sequences:
         body["stop_sequences"] = list(options.stop_sequences)
     merge_extras(body, extra)
-    writer.mend_thinking(body, said)
+    if "thinking" in body:
+        writer.mend_thinking(body, said)
     headers = writer.sampling(body)
     log_dropped(target.provider, target.model, writer.dropped)
     return Request(body, headers, said.trimmed)
@@ -214,18 +215,9 @@ class _Writer:
             for name in _SAMPLING
             if (value := getattr(self._options, name)) is not None and name not in self._extra
         }
-        is_thinking = _object(body.get("thinking")).get("type", "disabled") != "disabled"
-        if not self._target.takes_sampling or is_thinking:
-            self.dropped.extend(given)
-            given = {}
-        elif self._target.takes_one_sampling_value and "temperature" in given and "top_p" in given:
-            del given["top_p"]
-            self.dropped.append("top_p")
-        if given.get("temperature", 0) > 1:
-            given["temperature"] = 1
-            self.dropped.append("temperature above 1")
-        body |= given
-        if not any(name in body for name in _SAMPLING):
+        if given:
+            body |= self._taken(given, body)
+        if body.keys().isdisjoint(_SAMPLING):
             return {}
         version = _SAMPLING_VERSIONS.get(self._target.provider)
         if version is None:
@@ -233,12 +225,26 @@ class _Writer:
         body.setdefault("anthropic_version", version)
         return {}
 
-    def tools(self, messages: Sequence[Mapping[str, Any]]) -> Body:
+    def _taken(self, given: dict[str, Any], body: Body) -> dict[str, Any]:
+        """Leave out the sampling values that the model does not take."""
+        is_thinking = _object(body.get("thinking")).get("type", "disabled") != "disabled"
+        if not self._target.takes_sampling or is_thinking:
+            self.dropped.extend(given)
+            return {}
+        if self._target.takes_one_sampling_value and "temperature" in given and "top_p" in given:
+            del given["top_p"]
+            self.dropped.append("top_p")
+        if given.get("temperature", 0) > 1:
+            given["temperature"] = 1
+            self.dropped.append("temperature above 1")
+        return given
+
+    def tools(self, said: Conversation) -> Body:
         """Write the tools and which of them may be called."""
         options = self._options
+        if not options.tools and not self._extra.get("tools"):
+            return self._no_tools(said)
         tools = [self._tool(tool) for tool in options.tools or ()]
-        if not tools and not self._extra.get("tools"):
-            return self._no_tools(messages)
         body: Body = {"tools": tools} if tools else {}
         choice: Body = {}
         if options.tool_choice is not None:
@@ -248,7 +254,7 @@ class _Writer:
             choice = {"type": "auto", **choice, "disable_parallel_tool_use": True}
         return body | {"tool_choice": choice} if choice else body
 
-    def _no_tools(self, messages: Sequence[Mapping[str, Any]]) -> Body:
+    def _no_tools(self, said: Conversation) -> Body:
         options = self._options
         if options.tool_choice not in (None, "auto", "none"):
             raise self._target.unsupported(
@@ -256,14 +262,14 @@ class _Writer:
             )
         if options.allow_multiple_tool_calls is not None:
             self.dropped.append("allow_multiple_tool_calls")
+        if not said.has_calls:
+            return {}
         names = dict.fromkeys(
             block["name"]
-            for message in messages
+            for message in said.messages
             for block in message["content"]
             if block["type"] == "tool_use"
         )
-        if not names:
-            return {}
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in names]
         return {"tools": tools, "tool_choice": {"type": "none"}}
 

@@ -18,7 +18,7 @@ _PLAIN: Final = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 def keep(blocks: Sequence[Mapping[str, Any]], origin: str) -> dict[str, Any] | None:
     """Return the properties of a message with these blocks; None if its contents say it all."""
-    if all(_is_plain(block) for block in blocks):
+    if all(map(_is_plain, blocks)):
         return None
     return {KEY: {"origin": origin, "content": list(blocks)}}
 
