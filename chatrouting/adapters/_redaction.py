@@ -28,6 +28,8 @@ _CREDENTIALS: Final = frozenset(
 )
 #: What is shorter may be a word: servers that want no key are often given "unused".
 _SHORTEST_KEY: Final = 8
+#: Most of what an exception or an answer holds, and no place for a key.
+_SCALARS: Final = frozenset({type(None), bool, int, float})
 
 
 def redact(error: BaseException, stop: BaseException | None = None) -> None:
@@ -47,12 +49,16 @@ def redact(error: BaseException, stop: BaseException | None = None) -> None:
     found: list[Any] = [one for one in _chain(error, stop) if not isinstance(one, ChatRoutingError)]
     requests = {id(request): request for one in found for request in _requests(one)}
     keys = {key for request in requests.values() for key in _keys(request)}
-    longest_first = sorted(keys, key=len, reverse=True)
     # One for each: an exception, its cause and the answer mostly share their request.
     bare = {number: _bare(request) for number, request in requests.items()}
     bare |= {id(request): request for request in bare.values()}
+    answers: list[Any] = []
     for one in found:
-        _redact_one(one, longest_first, bare)
+        with contextlib.suppress(AttributeError, RuntimeError):
+            one.request = bare.get(id(one.request), one.request)
+        with contextlib.suppress(AttributeError, RuntimeError):
+            _strip(one.response, bare, answers)
+    _mask([*found, *answers], sorted(keys, key=len, reverse=True))
 
 
 def _chain(error: BaseException, stop: BaseException | None) -> Iterator[BaseException]:
@@ -89,24 +95,15 @@ def _keys(request: Any) -> Iterator[str]:
                 yield key
 
 
-def _redact_one(error: Any, keys: Iterable[str], bare: Mapping[int, Any]) -> None:
-    with contextlib.suppress(AttributeError, RuntimeError):
-        error.request = bare.get(id(error.request), error.request)
-    with contextlib.suppress(AttributeError, RuntimeError):
-        _redact_response(error.response, keys, bare)
-    if _mask_fields(error, keys, error.args):
-        # Some HTTP libraries quote a header that they cannot send.
-        error.args = _masked(error.args, keys)
-
-
-def _redact_response(response: Any, keys: Iterable[str], bare: Mapping[int, Any]) -> None:
+def _strip(response: Any, bare: Mapping[int, Any], answers: list[Any]) -> None:
+    """Take off an answer what leads back to its connection; it and those before go to `answers`."""
     if not _is_of_http_library(response):
         return
     request = bare.get(id(response.request))
     if request is response.request:
         return  # another exception holds this answer too
     for earlier in response.history:
-        _redact_response(earlier, keys, bare)
+        _strip(earlier, bare, answers)
     if request is None:
         request = _bare(response.request)
     response.request = request
@@ -115,33 +112,33 @@ def _redact_response(response: Any, keys: Iterable[str], bare: Mapping[int, Any]
     if response.is_closed:
         # An open one still needs its stream to be closed by.
         response.stream = request.stream
-    _mask_fields(response, keys)
+    answers.append(response)
 
 
-def _mask_fields(holder: object, keys: Iterable[str], more: Iterable[object] = ()) -> bool:
-    """Mask keys in what an object holds, without touching what holds none.
-
-    Returns:
-        Whether there is any, in its fields or in `more`.
-    """
-    fields = vars(holder)
+def _mask(holders: Iterable[object], keys: Iterable[str]) -> None:
+    """Mask keys in what exceptions and answers hold, without touching what holds none."""
     texts: list[str] = []
-    _collect(more, texts)
-    _collect(fields.values(), texts)
+    for holder in holders:
+        _collect([*vars(holder).values(), *getattr(holder, "args", ())], texts)
     # Hardly any error repeats a key: one look at all texts together spares one at each of them.
-    together = "\n".join(texts)
+    together = "\n".join(dict.fromkeys(texts))
     if mask_keys(together, keys) == together:
-        return False
-    for name, value in list(fields.items()):
-        masked = _masked(value, keys)
-        if masked is not value:
-            fields[name] = masked
-    return True
+        return
+    for holder in holders:
+        if isinstance(holder, BaseException):
+            # Some HTTP libraries quote a header that they cannot send.
+            holder.args = _masked(holder.args, keys)
+        for name, value in list(vars(holder).items()):
+            masked = _masked(value, keys)
+            if masked is not value:
+                vars(holder)[name] = masked
 
 
 def _collect(values: Iterable[Any], texts: list[str]) -> None:
     """Add all texts that `_masked` looks at."""
     for value in values:
+        if type(value) in _SCALARS:
+            continue
         if isinstance(value, str):
             texts.append(value)
         elif isinstance(value, bytes):

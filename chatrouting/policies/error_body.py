@@ -65,7 +65,7 @@ def read_error_body(body: object) -> ErrorFacts:
 
 def holds_error(body: object) -> bool:
     """Say whether a decoded answer that came with success is an error all the same."""
-    found = _mapping(_first(body))
+    found = cast("Mapping[str, Any]", body) if type(body) is dict else _mapping(_first(body))
     return bool(found.get("error")) or "error" in (found.get("object"), found.get("type"))
 
 
