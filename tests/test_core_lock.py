@@ -68,3 +68,43 @@ def test_one_thread_at_a_time():
     for thread in threads:
         thread.join()
     assert count == 8000
+
+
+def test_what_waits_is_done_once_whoever_does_it():
+    """Threads that leave something for later at the same time may do each other's."""
+    lock = CoreLock()
+    done = []
+
+    def work(name):
+        for number in range(500):
+            with lock:
+                lock.later(lambda number=number: done.append((name, number)))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [(name, number) for name in range(4) for number in range(500)]
+
+
+def test_what_a_destructor_leaves_behind_meanwhile_is_done_too():
+    """It may come while others of its kind are done, which holds the lock for a moment."""
+    lock = CoreLock()
+    done = []
+
+    class Dropped:
+        def __del__(self):
+            assert lock.is_held_here()
+            lock.later(lambda: done.append("dropped"))
+
+    held = [Dropped()]
+
+    def drop():
+        with lock:
+            held.clear()
+            assert done == []
+
+    with lock:
+        lock.later(drop)
+    assert done == ["dropped"]
