@@ -6,17 +6,17 @@ means for a member the pool says; here is what it means for the request.
 
 import logging
 import math
-import random
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast, final
 
 import anyio
 
 from chatrouting.errors import AuthenticationError, NoEndpointAvailableError
+from chatrouting.pool._roster import Roster
 from chatrouting.pool.endpoint import Endpoint
 from chatrouting.pool.faults import Fault, Verdict
 from chatrouting.pool.member import Cooling, Ticket
 from chatrouting.pool.pool import EndpointPool
+from chatrouting.pool.selection import Filter
 
 #: What a pool of one does; of larger ones the pool's own logger tells.
 logger = logging.getLogger("chatrouting.retry")
@@ -29,7 +29,7 @@ class PooledRequest:
     """One request, from its first choice of a member to its end.
 
     Attributes:
-        pool: The pool.
+        roster: Whom it may ask.
         ends: When its budget of time is used up, by the event loop's clock.
         ticket: What the running attempt holds; None between attempts.
         failures: Attempts that failed.
@@ -39,38 +39,18 @@ class PooledRequest:
     __slots__ = (
         "_is_retry",
         "_left_out",
-        "_names",
         "_now",
-        "_rng",
-        "_sleep",
         "ends",
         "failures",
         "pause",
-        "pool",
+        "roster",
         "ticket",
     )
 
-    def __init__(
-        self,
-        pool: EndpointPool[Any],
-        names: Mapping[str, str],
-        rng: Callable[[], float] = random.random,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-    ) -> None:
-        """Begin now; the budget of time counts from here. By position: each request is one.
-
-        Args:
-            pool: The pool.
-            names: What to call the endpoints that may be asked, by their ids. One that joins the
-                pool later is not asked.
-            rng: Returns random numbers in 0..1, for the waits of a pool of one.
-            sleep: Waits for a number of seconds there.
-        """
-        self.pool = pool
-        self._names = names
-        self._rng = rng
-        self._sleep = sleep
-        budget = pool.policy.total_budget
+    def __init__(self, roster: Roster) -> None:
+        """Begin now; the budget of time counts from here."""
+        self.roster = roster
+        budget = roster.budget
         #: When the first attempt begins, if that was read; None for later ones.
         self._now: float | None = None
         self.ends = math.inf
@@ -84,25 +64,32 @@ class PooledRequest:
         self._is_retry = False
 
     @property
+    def pool(self) -> EndpointPool[Any]:
+        """The pool."""
+        return self.roster.pool
+
+    @property
     def is_single(self) -> bool:
         """There is nobody else to ask: the same member is asked again, after a wait."""
-        return len(self._names) == 1
+        return len(self.roster.names) == 1
 
-    def pick(self, *, key: str | None = None, tokens: int | None = None) -> str | None:
-        """Choose a member at once; None if it takes a wait, or nobody is left.
+    def pick(self, key: str | None = None, tokens: int | None = None) -> str | None:
+        """Choose a member at once; None if it takes a wait, or nobody is left. By position.
 
         Args:
             key: For affinity.
             tokens: What the request is thought to take.
         """
+        roster = self.roster
         while not self.pause:
+            allows = None
+            if self._left_out or roster.only is not None:
+                allows = Filter(self._left_out, None, roster.only)
             try:
-                found = self.pool.pick(
-                    affinity_key=key, exclude=self._left_out, tokens=tokens, is_retry=self._is_retry
-                )
+                found = roster.core.pick(allows, key, tokens, self._is_retry, math.inf)
             except NoEndpointAvailableError:
                 return None  # `acquire` says so
-            if isinstance(found, Cooling):
+            if type(found) is Cooling:
                 return None
             name = self._hold(found)
             if name is not None:
@@ -128,7 +115,7 @@ class PooledRequest:
         if self.pause:
             pause, self.pause = self.pause, 0.0
             logger.info("retry.wait pool=%s seconds=%.3f", self.pool.name, pause)
-            await self._sleep(pause)
+            await self.roster.sleep(pause)
         self._now = None
         while True:
             ends = min(self.ends, deadline, anyio.current_effective_deadline())
@@ -164,7 +151,7 @@ class PooledRequest:
     def _hold(self, ticket: Ticket) -> str | None:
         """Keep a ticket, and return the name of its endpoint; None if it joined too late."""
         self.ticket = ticket
-        name = self._names.get(ticket.endpoint.id)
+        name = self.roster.names.get(ticket.endpoint.id)
         if name is None:
             self.refused()
             return None
@@ -237,7 +224,7 @@ class PooledRequest:
             return (limit is None or failures < limit) and not self.is_over_budget
         if failures > self.pool.preferred.max_retries:
             return False
-        self.pause = policy.backoff.delay(failures, self._rng(), hint)
+        self.pause = policy.backoff.delay(failures, self.roster.rng(), hint)
         ends = min(self.ends, deadline, anyio.current_effective_deadline())
         return anyio.current_time() + self.pause < ends
 

@@ -16,6 +16,7 @@ from chatrouting.errors import ConfigurationError, RefusedLocallyError
 from chatrouting.policies.classify import classify
 from chatrouting.pool._attempt import run_attempt
 from chatrouting.pool._request import PooledRequest
+from chatrouting.pool._roster import Roster
 from chatrouting.pool.endpoint import Endpoint
 from chatrouting.pool.events import logger
 from chatrouting.pool.loop_clients import Closable
@@ -47,7 +48,7 @@ async def run(
         NoEndpointAvailableError: If all members are held back, and none is back in time.
         Exception: The last member's error, unchanged.
     """
-    request = PooledRequest(pool, {each.id: each.id for each in pool.endpoints})
+    request = PooledRequest(Roster(pool))
     failed: Exception | None = None
     while request.pick() is not None or await request.acquire() is not None:
         try:

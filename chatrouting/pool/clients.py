@@ -12,7 +12,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final, Self, final
 
 import anyio
@@ -20,13 +19,13 @@ from typing_extensions import override
 
 from chatrouting.attempt import AttemptOutcome, RoutingAttempt
 from chatrouting.client import ChatClient
-from chatrouting.errors import ConfigurationError
-from chatrouting.messages import ChatMessage, MessagesInput
+from chatrouting.messages import MessagesInput
 from chatrouting.options import ChatOptions
+from chatrouting.pool._choice import MemberChoice
 from chatrouting.pool._regions import KNOWN_REGIONS
 from chatrouting.pool._request import PooledRequest
-from chatrouting.pool.affinity import stable_prefix
-from chatrouting.pool.endpoint import Endpoint, EndpointProvider, TokenProvider
+from chatrouting.pool._roster import Roster
+from chatrouting.pool.endpoint import EndpointProvider, TokenProvider
 from chatrouting.pool.events import PoolEvent
 from chatrouting.pool.loop_clients import ClientFactory, Wrap
 from chatrouting.pool.members import REQUEST, PoolMember
@@ -36,18 +35,12 @@ from chatrouting.responses import ChatResponse
 from chatrouting.routing._call import RouterCall
 from chatrouting.routing._routes import RouteTable
 from chatrouting.routing._settings import CommitOn, Listener, ShouldFailover
-from chatrouting.routing.context import RoutingContext, Selected, Target
+from chatrouting.routing.context import RoutingContext, Selected
 from chatrouting.routing.failover import FailoverChatClient
 from chatrouting.stream import ResponseStream
 
 #: The name of a route must not be empty, which the id of a bare endpoint may be.
 BARE_ROUTE: Final = "bare"
-
-_LETTERS_PER_TOKEN: Final = 4
-_DEFAULT_ANSWER: Final = 256  # tokens, where the request sets no limit
-
-#: Of a request at which the policy does not look: key and size.
-_NO_FACTS: Final = None, None
 
 _COMPLETED: Final = AttemptOutcome.COMPLETED
 _FAILED: Final = AttemptOutcome.FAILED
@@ -126,9 +119,6 @@ class PooledChatClient(FailoverChatClient):
             name=name or pool.name or None,
             clock=clock,
         )
-        self._has_facts = policy.strategy == "affinity" or policy.enforce_tpm
-        self._endpoints: tuple[Endpoint, ...] = ()
-        self._names: dict[str, str] = {}
         self._follow_pool()
 
     @classmethod
@@ -216,7 +206,8 @@ class PooledChatClient(FailoverChatClient):
         """
         if self._is_closed:
             raise self._closed_error()
-        if self._pool.endpoints is not self._endpoints:
+        roster = self._roster
+        if roster.core.table is not roster.table:
             self._follow_pool()
         call = RouterCall(self._settings, messages, options, is_streaming=False)
         try:
@@ -239,7 +230,8 @@ class PooledChatClient(FailoverChatClient):
             ClientClosedError: If this client was closed. The other errors of `get_response` come
                 when the stream is read.
         """
-        if self._pool.endpoints is not self._endpoints:
+        roster = self._roster
+        if roster.core.table is not roster.table:
             self._follow_pool()
         return super().get_streaming_response(messages, options)
 
@@ -250,8 +242,7 @@ class PooledChatClient(FailoverChatClient):
         Raises:
             PoolExhaustedError: If nothing was sent yet and no member is back in time.
         """
-        route = self._pick(self._names, context)
-        return await self._wait(context) if route is None else route
+        return await self._choice.wait(context)
 
     @override
     async def on_routing_update(
@@ -266,7 +257,7 @@ class PooledChatClient(FailoverChatClient):
         if outcome is _COMPLETED:
             first = attempt.time_to_first_update
             request.ticket = None
-            self._pool.succeeded(ticket, latency=attempt.duration if first is None else first)
+            request.roster.core.succeeded(ticket, attempt.duration if first is None else first)
         elif outcome is _FAILED and error is not None:
             request.failed(error)
         elif outcome is _REFUSED:
@@ -295,72 +286,19 @@ class PooledChatClient(FailoverChatClient):
             moves_on = error is not None and request.moves_on(error)
         return moves_on and self._pool.may_retry()
 
-    def _take(
-        self, names: Mapping[str, str], routes: RouteTable, context: RoutingContext
-    ) -> Target | None:
-        """Return the member to invoke; None if none is ready."""
-        route = self._pick(names, context)
-        if route is None:
-            return None
-        index = routes.index_of_name(route)
-        context.mark_tried(index)
-        return routes.clients[index], route, context.messages, context.options, None
-
-    def _pick(self, names: Mapping[str, str], context: RoutingContext) -> str | None:
-        """Choose one of the routes that `names` names; None if no member is ready."""
-        state = context.state
-        request: PooledRequest | None = state.get(REQUEST)
-        if request is None:
-            request = state[REQUEST] = PooledRequest(self._pool, names, self._rng, self._sleep)
-        key, tokens = self._facts(context) if self._has_facts else _NO_FACTS
-        return request.pick(key=key, tokens=tokens)
-
-    async def _wait(self, context: RoutingContext) -> str | None:
-        """Wait for a member, after `_pick` has found none."""
-        request: PooledRequest = context.state[REQUEST]
-        key, tokens = self._facts(context) if self._has_facts else _NO_FACTS
-        return await request.acquire(key=key, tokens=tokens, deadline=context.deadline)
-
-    def _facts(self, context: RoutingContext) -> tuple[str | None, int | None]:
-        """Find out what the policy looks at: a key for affinity, and the size of the request."""
-        policy = self._pool.policy
-        hints = context.options.routing
-        key = None if hints is None else hints.affinity_key
-        if key is None and policy.strategy == "affinity":
-            key = stable_prefix(context.messages, context.options)
-        if not policy.enforce_tpm:
-            return key, None
-        return key, _estimated_tokens(context.messages, context.options)
-
     def _follow_pool(self) -> None:
         """Make a route of each endpoint that the pool has now."""
-        endpoints = self._pool.endpoints
-        self._names = names = _route_names(endpoints)
+        roster = Roster(self._pool, bare=BARE_ROUTE, rng=self._rng, sleep=self._sleep)
         members: dict[str, ChatClient] = {
-            names[endpoint.id]: PoolMember(
+            roster.names[endpoint.id]: PoolMember(
                 self._pool, endpoint, commits_at_once=self._commits_at_once
             )
-            for endpoint in endpoints
+            for endpoint in roster.endpoints
         }
         self._routes = routes = RouteTable(members, parameter=self._routes_parameter)
-        # With the routes go their names: another thread may follow the pool meanwhile.
-        take = partial(self._take, names, routes)
-        self._settings = replace(self._settings, routes=routes, take=take, select=self._wait)
-        self._endpoints = endpoints
-
-
-def _route_names(endpoints: tuple[Endpoint, ...]) -> dict[str, str]:
-    names = {endpoint.id: endpoint.id for endpoint in endpoints}
-    if "" in names:
-        names[""] = BARE_ROUTE
-        if BARE_ROUTE in names:
-            raise ConfigurationError(
-                f"one endpoint has an empty id and another one {BARE_ROUTE!r}, which attempts call "
-                "the former. Rename one of them."
-            )
-    return names
-
-
-def _estimated_tokens(messages: tuple[ChatMessage, ...], options: ChatOptions) -> int:
-    letters = len(options.instructions or "") + sum(len(message.text) for message in messages)
-    return letters // _LETTERS_PER_TOKEN + (options.max_output_tokens or _DEFAULT_ANSWER)
+        # The same roster for both: another thread may follow the pool meanwhile.
+        self._choice = choice = MemberChoice(roster, routes)
+        self._settings = replace(
+            self._settings, routes=routes, take=choice.take, select=choice.wait
+        )
+        self._roster = roster

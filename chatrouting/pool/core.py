@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Generic, final
 
 import anyio
@@ -10,7 +11,7 @@ from chatrouting._core_lock import CoreLock
 from chatrouting.errors import PoolExhaustedError
 from chatrouting.pool.events import PoolEvent, log_event, logger
 from chatrouting.pool.loop_clients import ClientT, LoopClients
-from chatrouting.pool.member import BLOCKED, Chance, Cooling, Ticket
+from chatrouting.pool.member import BLOCKED, Chance, Cooling, Member, Ticket
 from chatrouting.pool.policy import PoolPolicy
 from chatrouting.pool.selection import Filter
 from chatrouting.pool.table import Table
@@ -73,6 +74,68 @@ class Core(Generic[ClientT]):
         self.room = WaitingRoom()
         self.retries = None if policy.retry_budget is None else RetryBudget(policy.retry_budget)
 
+    def pick(
+        self,
+        allows: Filter | None,
+        key: str | None,
+        tokens: int | None,
+        is_retry: bool,  # noqa: FBT001  # handed through, for each call
+        patience: float,
+    ) -> Ticket | Cooling:
+        """Choose whom to ask. By position: keywords would be a tenth of the choice.
+
+        Args:
+            allows: Says whether an endpoint may be asked; None lets all be asked.
+            key: As for `EndpointPool.pick`.
+            tokens: Likewise.
+            is_retry: Likewise.
+            patience: Likewise.
+
+        Raises:
+            NoEndpointAvailableError: If no member fits, ready or not.
+        """
+        lock = self.lock
+        lock.acquire()
+        try:
+            now = self.clock()
+            table = self.table
+            selection = table.selection
+            found: Member | Cooling
+            if allows is None and now < selection.until:
+                ready = selection.ready
+                if selection.is_random:
+                    # Nearly all pools choose so; a call for it would be a twentieth of the choice.
+                    found = ready[int(self.chance() * len(ready))]
+                else:
+                    found = selection.choose(ready, now, key)
+            else:
+                found = selection.select(now, key, tokens, allows, patience)
+                if type(found) is Cooling:
+                    return replace(found, changes=self.room.changes)
+            if self.retries is not None and not is_retry:
+                self.retries.note_request(now)
+            return table.health.begin(found, now, tokens)
+        finally:
+            lock.give_back()
+            if lock.waiting:
+                lock.do_waiting()
+
+    def succeeded(self, ticket: Ticket, latency: float | None) -> None:
+        """Give a ticket back after an answer; see `EndpointPool.succeeded`."""
+        lock = self.lock
+        member = ticket.member
+        lock.acquire()
+        try:
+            now = self.clock()
+            event = self.table.health.succeed(ticket, latency, now)
+            opens_in = member.open_at - now
+        finally:
+            lock.give_back()
+            if lock.waiting:
+                lock.do_waiting()
+        if event is not None or ticket.is_probe or member.is_limited or self.room.waiters:
+            self.tell(ticket, event, opens_in, answered=True)
+
     async def acquire(
         self, look: Callable[..., Ticket | Cooling], accepts: Filter, limit: float
     ) -> Ticket:
@@ -101,7 +164,7 @@ class Core(Generic[ClientT]):
             await self.room.wait(
                 # The more there are, the longer it takes, lest they exhaust at once what came back;
                 # answers wake them sooner.
-                min(wait + stagger * (1 + self.room.count), left),
+                min(wait + stagger * (1 + len(self.room.waiters)), left),
                 changes=found.changes,
                 accepts=accepts,
                 stagger=min(stagger, left),

@@ -19,6 +19,7 @@ from chatrouting.pool.faults import Fault, Verdict
 from chatrouting.pool.member import NEVER, Chance, Member, Ticket
 from chatrouting.pool.policy import PoolPolicy
 from chatrouting.pool.selection import Selection
+from chatrouting.pool.strategies import observe_latency
 
 #: The least rest of reserved throughput, whatever the server says.
 _LEAST_EXACT_REST: Final = 0.1
@@ -83,7 +84,12 @@ class Health:
 
     def begin(self, member: Member, now: float, tokens: int | None) -> Ticket:
         """Note that an attempt begins."""
-        ticket = Ticket(member)
+        ticket = Ticket()
+        ticket.endpoint = member.endpoint
+        ticket.member = member
+        ticket.epoch = member.epoch
+        ticket.is_probe = member.needs_probe
+        ticket.is_open = True
         member.in_flight += 1
         if self._turns_apart is not None:
             self._count_turns(member, now)
@@ -113,13 +119,15 @@ class Health:
             self._refresh(member)
         return True
 
-    def succeed(self, ticket: Ticket, now: float) -> PoolEvent | None:
-        """Note that an attempt got its answer."""
-        member = ticket.member
+    def succeed(self, ticket: Ticket, latency: float | None, now: float) -> PoolEvent | None:
+        """Note that an attempt got its answer, its first output after so many seconds."""
+        member, policy = ticket.member, self._policy
+        if latency is not None and ticket.is_open:
+            observe_latency(member, latency, now, policy.latency_decay)
         if not self.release(ticket) or not self._is_fresh(ticket):
             return None
         member.success_streak += 1
-        if member.success_streak >= self._policy.success_streak:
+        if member.success_streak >= policy.success_streak:
             member.consecutive_429s = member.consecutive_faults = 0
         member.on_trial = False
         if not ticket.is_probe and not member.parkings:

@@ -142,6 +142,8 @@ class Member:
 class Ticket:
     """What one attempt holds of a member, from the choice until it is given back.
 
+    Filled in by `Health.begin`: a constructor would be a twelfth of the choice.
+
     Attributes:
         endpoint: The chosen endpoint.
         member: Its state; the pool's business.
@@ -150,14 +152,13 @@ class Ticket:
         is_open: It was not given back yet.
     """
 
-    __slots__ = ("endpoint", "epoch", "is_open", "is_probe", "member")
+    endpoint: Endpoint
+    member: Member
+    epoch: int
+    is_probe: bool
+    is_open: bool
 
-    def __init__(self, member: Member) -> None:
-        self.endpoint = member.endpoint
-        self.member = member
-        self.epoch = member.epoch
-        self.is_probe = member.needs_probe
-        self.is_open = True
+    __slots__ = ("endpoint", "epoch", "is_open", "is_probe", "member")
 
     @property
     def holds_slot(self) -> bool:

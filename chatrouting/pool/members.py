@@ -74,13 +74,12 @@ class PoolMember(ClosingClient):
             return await self._pool.client_for(self.endpoint).get_response(messages, options)
         endpoint = request.ticket.endpoint  # with a new key, if it was replaced meanwhile
         client = self._pool.client_for(endpoint)
-        ends = request.ends_attempt(endpoint)
-        if ends == math.inf:
+        if endpoint.timeout is None and request.ends == math.inf:
             return await client.get_response(messages, options)
         # What `run_attempt` does; here each coroutine is one that every call pays for.
         try:
             ask = partial(client.get_response, messages, options)
-            return await run_within(ends, ask, cancel_count())
+            return await run_within(request.ends_attempt(endpoint), ask, cancel_count())
         except LimitExpired as expired:
             error = expired.caused(timeout_error(request, endpoint))
         raise error
@@ -135,7 +134,7 @@ class PoolMember(ClosingClient):
         if scope is None or scope.context is None:
             return None
         request: PooledRequest | None = scope.context.state.get(REQUEST)
-        if request is None or request.pool is not self._pool:
+        if request is None or request.roster.pool is not self._pool:
             return None
         if request.ticket is None:
             request.admit(self.endpoint)

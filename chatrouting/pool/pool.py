@@ -10,7 +10,6 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Generic, Self
@@ -31,7 +30,6 @@ from chatrouting.pool.loop_clients import ClientFactory, ClientT, LoopClients, W
 from chatrouting.pool.member import Cooling, Ticket
 from chatrouting.pool.policy import PoolPolicy
 from chatrouting.pool.selection import Filter
-from chatrouting.pool.strategies import observe_latency
 from chatrouting.pool.table import Table
 
 
@@ -213,23 +211,10 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
         Raises:
             NoEndpointAvailableError: If no member fits, ready or not.
         """
-        core = self._core
         allows = None
         if exclude or regions is not None or self._only is not None:
             allows = Filter(exclude, regions, self._only)
-        # `with` would be a tenth of the choice on Python 3.11.
-        core.lock.acquire()
-        try:
-            now = core.clock()
-            table = core.table
-            found = table.selection.select(now, affinity_key, tokens, allows, patience)
-            if type(found) is Cooling:
-                return replace(found, changes=core.room.changes)
-            if core.retries is not None and not is_retry:
-                core.retries.note_request(now)
-            return table.health.begin(found, now, tokens)
-        finally:
-            core.lock.release()
+        return self._core.pick(allows, affinity_key, tokens, is_retry, patience)
 
     async def acquire(
         self,
@@ -272,19 +257,7 @@ class EndpointPool(SharedWhenCopied, Generic[ClientT]):
             ticket: From `pick`; does nothing if it was given back before.
             latency: Seconds to the first output, or to the whole answer where there is no first.
         """
-        core = self._core
-        member = ticket.member
-        core.lock.acquire()
-        try:
-            now = core.clock()
-            if latency is not None and ticket.is_open:
-                observe_latency(member, latency, now, core.policy.latency_decay)
-            event = core.table.health.succeed(ticket, now)
-            opens_in = member.open_at - now
-        finally:
-            core.lock.release()
-        if event is not None or ticket.holds_slot or core.room.count:
-            core.tell(ticket, event, opens_in, answered=True)
+        self._core.succeeded(ticket, latency)
 
     def failed(self, ticket: Ticket, error: BaseException) -> Fault:
         """Give a ticket back after a failure, and say how the policy judges it.

@@ -72,9 +72,25 @@ class _Ready:
 
 @final
 class Selection:
-    """The choice among the members of one pool."""
+    """The choice among the members of one pool.
 
-    __slots__ = ("_choose", "_has_preferences", "_known", "_policy", "_tiers")
+    Attributes:
+        choose: The strategy.
+        is_random: It is a draw among those that are ready, and no more.
+        ready: Whom it has to choose among for a request like any other, before
+        until: this time; from then on `select` has to be asked.
+    """
+
+    __slots__ = (
+        "_has_preferences",
+        "_known",
+        "_policy",
+        "_tiers",
+        "choose",
+        "is_random",
+        "ready",
+        "until",
+    )
 
     def __init__(self, tiers: Tiers, policy: PoolPolicy, chance: Chance) -> None:
         """Prepare the choice.
@@ -86,15 +102,18 @@ class Selection:
         """
         self._tiers = tiers
         self._policy = policy
-        self._choose = strategy_for(policy, chance)
+        self.choose = strategy_for(policy, chance)
+        self.is_random = policy.strategy == "random" and not policy.slow_start
         self._has_preferences = bool(
             policy.prefer_regions or policy.enforce_tpm or policy.ptu_grace
         )
+        self.ready: list[Member] = []
         self.forget()
 
     def forget(self) -> None:
         """Look at all members again: one of them opens at another time than before."""
         self._known = _Ready([], (), NEVER)
+        self.until = NEVER
 
     def select(
         self,
@@ -104,7 +123,7 @@ class Selection:
         allows: Filter | None,
         patience: float,
     ) -> Member | Cooling:
-        """Choose a member. By position: keywords would cost a tenth of the choice.
+        """Choose a member, of any that are ready now.
 
         Args:
             now: The time.
@@ -121,6 +140,8 @@ class Selection:
             if now >= found.until:
                 # Looking at a hundred members costs more than all the rest.
                 found = self._known = _look(self._tiers, now)
+                if found.members and not self._has_preferences:
+                    self.ready, self.until = found.members, found.until
         else:
             found = _look(_narrowed(self._tiers, allows), now)
         ready = found.members
@@ -131,7 +152,7 @@ class Selection:
             if reserved is not None:
                 return reserved
             ready = self._preferred(ready, now, tokens or 0)
-        return self._choose(ready, now, key)
+        return self.choose(ready, now, key)
 
     def _preferred(self, ready: list[Member], now: float, tokens: int) -> list[Member]:
         """Leave those that are within their declared limits, and of these the nearest."""
@@ -166,7 +187,7 @@ class Selection:
         for tier in tiers:
             ready = _those(tier, lambda member: ready_at(member) <= now)
             if ready:
-                return self._choose(ready, now, None)
+                return self.choose(ready, now, None)
         if not are_parked and self._may_ask_anyway(everybody, now):
             free = [
                 member

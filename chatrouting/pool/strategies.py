@@ -45,12 +45,13 @@ def assign_shares(tiers: Sequence[Sequence[Member]]) -> None:
 
 def observe_latency(member: Member, seconds: float, now: float, decay: float) -> None:
     """Take a latency into the average: at once if it is a peak, by and by if it is lower."""
-    if member.latency is None:
-        member.latency = seconds
-    else:
+    before = member.latency
+    if before is not None and seconds < before:
         keep = math.exp((member.latency_at - now) / decay)
-        before = member.latency * keep
-        member.latency = seconds if seconds >= before else before + seconds * (1 - keep)
+        before *= keep
+        if seconds < before:
+            seconds = before + seconds * (1 - keep)
+    member.latency = seconds
     member.latency_at = now
 
 

@@ -56,21 +56,17 @@ class WaitingRoom:
     """The requests that wait for one pool.
 
     Attributes:
+        waiters: Them, those first who wait longest.
         changes: Counts what they wait for. A request notes it when it finds nobody ready, so that
             it cannot miss what happens before it waits.
     """
 
-    __slots__ = ("_lock", "_waiters", "changes")
+    __slots__ = ("_lock", "changes", "waiters")
 
     def __init__(self) -> None:
         self._lock = CoreLock()
-        self._waiters: deque[_Waiter] = deque()
+        self.waiters: deque[_Waiter] = deque()
         self.changes = 0
-
-    @property
-    def count(self) -> int:
-        """How many wait."""
-        return len(self._waiters)
 
     async def wait(
         self,
@@ -92,7 +88,7 @@ class WaitingRoom:
         with self._lock:
             if self.changes != changes:
                 return
-            self._waiters.append(waiter)
+            self.waiters.append(waiter)
         try:
             with anyio.move_on_after(seconds):
                 await waiter.event.wait()
@@ -112,9 +108,9 @@ class WaitingRoom:
             return
         with self._lock:
             self.changes += 1
-            for waiter in tuple(self._waiters):
+            for waiter in tuple(self.waiters):
                 if waiter.accepts(endpoint):
-                    self._waiters.remove(waiter)
+                    self.waiters.remove(waiter)
                     waiter.granted = endpoint  # before it runs, perhaps in another thread
                     if waiter.wake():
                         return
@@ -126,11 +122,11 @@ class WaitingRoom:
             return
         with self._lock:
             self.changes += 1
-            while self._waiters:
-                waiter = self._waiters.popleft()
+            while self.waiters:
+                waiter = self.waiters.popleft()
                 waiter.is_called = True
                 waiter.wake()
 
     def _leave(self, waiter: _Waiter) -> None:
         with self._lock, suppress(ValueError):
-            self._waiters.remove(waiter)
+            self.waiters.remove(waiter)

@@ -113,7 +113,7 @@ async def test_a_wait_can_be_cancelled_at_once(anyio_backend):
         await pool.acquire()
     assert scope.cancelled_caught
     assert anyio.current_time() - scope.deadline < 0.001
-    assert not pool._core.room._waiters
+    assert not pool._core.room.waiters
 
 
 async def test_filters_that_leave_nobody_are_not_waited_for(anyio_backend):
@@ -317,7 +317,7 @@ async def test_half_of_a_crowd_may_give_up_and_no_slot_is_lost(anyio_backend):
                 group.start_soon(ask, number, patience)
         assert patient <= set(done)
         assert pool.snapshot()[0].in_flight == 0
-        assert not pool._core.room._waiters
+        assert not pool._core.room.waiters
 
 
 async def test_a_request_waits_for_a_slot_no_longer_than_it_may(anyio_backend):
@@ -468,13 +468,13 @@ def test_a_waiter_whose_event_loop_is_gone_takes_no_slot():
 
     async def wait_and_leave() -> None:
         waiter = waiting._Waiter(lambda _: True)
-        room._waiters.append(waiter)
+        room.waiters.append(waiter)
 
     for backend in ("asyncio", "trio"):
         anyio.run(wait_and_leave, backend=backend)
-    assert len(room._waiters) == 2
+    assert len(room.waiters) == 2
     room.wake_one(Endpoint("a"))
-    assert not room._waiters
+    assert not room.waiters
 
 
 @pytest.mark.parametrize("wakes", ["one", "all"])
