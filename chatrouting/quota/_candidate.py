@@ -1,5 +1,6 @@
 """A request at one deployment, as the governor sees it while it decides. Values only."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, final
@@ -52,6 +53,8 @@ class Refusal:
         key: The bucket that binds; None if it is no bucket's limit.
         is_too_large: It never fits.
         is_slot: It waits for something that is held, and not for time to pass.
+        at: When that was found.
+        is_whole: `wait` is the longest that anything asks for, and not only what was found first.
     """
 
     limiter: Limiter
@@ -59,6 +62,8 @@ class Refusal:
     key: BucketKey | None = None
     is_too_large: bool = False
     is_slot: bool = False
+    at: float = -math.inf
+    is_whole: bool = False
 
 
 @final

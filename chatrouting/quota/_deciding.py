@@ -109,15 +109,24 @@ class Deciding:
             share = 0.0
         return Headroom(share, max(room.wait(candidate, now), room.work_ahead(candidate)))
 
-    def try_now(self, candidate: Candidate, now: float) -> Grant | None:
-        """Admit a request that need not wait; None if it would have to."""
+    def try_now(
+        self, candidate: Candidate, now: float, *, stays_in_line: bool = False
+    ) -> Grant | None:
+        """Admit a request that need not wait; None if it would have to.
+
+        Args:
+            candidate: The request.
+            now: The time.
+            stays_in_line: Where others wait it may stay behind them, so that nobody need look at
+                all of them again; whoever asks for that withdraws it if it is not to wait.
+        """
         core, room = self._core, self._core.room(candidate.deployment)
         core.renew(room, now)
         if room.waiting and room.assured_in(candidate, now) > 0:
             # Those who wait go first, unless this one keeps none of them back.
             core.join(candidate, now)
             core.dispatch(room, now)
-            if candidate.grant is None:
+            if candidate.grant is None and not stays_in_line:
                 core.withdraw([candidate], now)
             return candidate.grant
         found = room.admit(candidate, now)
@@ -228,7 +237,7 @@ class Deciding:
         if refusal.is_too_large:
             return math.inf
         room = self._core.room(candidate.deployment)
-        wait = refusal.wait
+        wait = room.wait_of_refused(candidate, now)
         if refusal.is_slot:
             # Leases last long; a request that runs has probably ended before.
             ends = min((each.ends_in(now) for each in room.running), default=0.0)
@@ -251,7 +260,7 @@ class Deciding:
         if timeout is not None and predicted > timeout:
             return DenialReason.DEADLINE
         line = self._core.room(candidate.deployment).dispatcher.line
-        return DenialReason.QUEUE_FULL if line.is_full(traffic, candidate.tokens) else None
+        return DenialReason.QUEUE_FULL if line.is_full(candidate) else None
 
     def _candidate(
         self,

@@ -11,6 +11,7 @@ from chatrouting.quota._candidate import Candidate
 from chatrouting.quota._checks import check_each
 from chatrouting.quota._core import GovernorCore
 from chatrouting.quota._deciding import Deciding, refusal_of
+from chatrouting.quota._room import ScopeRoom
 from chatrouting.quota._waiters import Waiter
 from chatrouting.quota.classes import Pressure
 from chatrouting.quota.decisions import Decision, DenialReason
@@ -57,10 +58,12 @@ class Reserving:
         with self._core.lock:
             since = self._core.clock()
             candidates = [self._deciding.candidate(each, ticket) for each in asked]
-            found = self._at_once(candidates, since)
+            steps = _steps(candidates, can_reroute=can_reroute)
+            # A lesser request of its own, or the same one elsewhere, would stand behind it.
+            stays = len(candidates) == 1 and steps == [Pressure.QUEUE]
+            found = self._at_once(candidates, since, stays_in_line=stays)
             if found is not None:
                 return found
-            steps = _steps(candidates, can_reroute=can_reroute)
             lower_first = steps[:1] == [Pressure.DOWNGRADE]
             found = self._with_less(candidates, since) if lower_first else None
             queueing, reason = list[Candidate](), None
@@ -71,9 +74,12 @@ class Reserving:
             if found is not None:
                 return found
             if not queueing:
+                self._core.withdraw(candidates, since)
                 return self._deciding.deny(candidates, reason, since=since, now=since)
+            # In the same moment: nobody has changed anything since they were looked at.
+            waiter = self._join(queueing, since)
         return await self._wait(
-            queueing,
+            waiter,
             since,
             since + _longest(queueing, max_wait, time_left),
             may_downgrade=Pressure.DOWNGRADE in steps,
@@ -81,16 +87,14 @@ class Reserving:
 
     async def _wait(
         self,
-        candidates: Sequence[Candidate],
+        waiter: Waiter,
         since: float,
         until: float,
         *,
         may_downgrade: bool,
     ) -> Reservation | Decision:
         """Wait in all lines at once; the first grant wins, and the others are left before."""
-        waiter = Waiter(tuple(candidates))
         try:
-            self._join(waiter)
             while True:
                 found = self._look(waiter, since, until, may_downgrade=may_downgrade)
                 if found is not None:
@@ -101,15 +105,22 @@ class Reserving:
             self._abandon(waiter, since)
             raise
 
-    def _join(self, waiter: Waiter) -> None:
+    def _join(self, candidates: Sequence[Candidate], now: float) -> Waiter:
+        """Let a request wait that has been looked at in this moment, and does not fit."""
         core = self._core
-        with core.lock:
-            now = core.clock()
-            for candidate in waiter.candidates:
-                candidate.waiter = waiter
+        waiter = Waiter(tuple(candidates))
+        new = list[ScopeRoom]()
+        for candidate in candidates:
+            room = core.room(candidate.deployment)
+            candidate.waiter = waiter
+            if candidate.lane is None:
                 core.join(candidate, now)
-            for candidate in waiter.candidates:
-                core.dispatch(core.room(candidate.deployment), now)
+                new.append(room)
+            else:
+                core.set_timer(room)
+        for room in new:
+            core.dispatch(room, now)
+        return waiter
 
     def _look(
         self, waiter: Waiter, since: float, until: float, *, may_downgrade: bool = False
@@ -153,11 +164,16 @@ class Reserving:
         core.tell()
 
     def _at_once(
-        self, candidates: Iterable[Candidate], now: float, since: float | None = None
+        self,
+        candidates: Iterable[Candidate],
+        now: float,
+        since: float | None = None,
+        *,
+        stays_in_line: bool = False,
     ) -> Reservation | None:
         since = now if since is None else since
         for candidate in candidates:
-            grant = self._deciding.try_now(candidate, now)
+            grant = self._deciding.try_now(candidate, now, stays_in_line=stays_in_line)
             if grant is not None:
                 return self._deciding.accept(
                     candidate, grant, since=since, has_queued=False, now=now

@@ -67,6 +67,7 @@ class ScopeRoom:
         self.renewed_at = math.inf
         self._ledger = ledger
         self._keeps_levels = keeps_levels
+        self._kept = Limiter(key, _KEPT)
 
     @property
     def next_start(self) -> float:
@@ -106,7 +107,7 @@ class ScopeRoom:
         kept = self._kept_from(candidate, owner, now)
         if kept is not None:
             denial = self._own_denial(candidate, now)
-            return self._blocked(candidate, kept if denial is None else self._of(denial), now)
+            return self._blocked(candidate, kept if denial is None else self._of(denial, now))
         before = self.levels(candidate, now) if self._keeps_levels else ()
         unpaid = _unpaid(candidate, candidate.own_keys)
         parts = [(self._ledger.path(unpaid), candidate.own_charges)] if unpaid else []
@@ -116,7 +117,7 @@ class ScopeRoom:
         if isinstance(held, Denial):
             if owner is not None and held.key == self.key and held.limit.kind == "gauge":
                 self._reclaim_for(candidate)
-            return self._blocked(candidate, self._of(held), now)
+            return self._blocked(candidate, self._of(held, now))
         candidate.refusal = None
         unenforced: list[Denial] = []
         own = held[: 1 if unpaid else 0]
@@ -155,12 +156,28 @@ class ScopeRoom:
         """Return the seconds until a request could start."""
         kept = self._kept_from(candidate, self._owner(candidate, now), now)
         waits = [0.0 if kept is None else kept.wait]
-        if unpaid := _unpaid(candidate, candidate.own_keys):
-            path = self._ledger.path(unpaid)
+        path = self._ledger.path(_unpaid(candidate, candidate.own_keys))
+        if path.steps:
             waits.append(self._ledger.headroom(path, candidate.own_charges, now).wait)
         if self.is_enforced:
             waits.append(self._wait_here(candidate.charges, now))
         return max(waits)
+
+    def wait_of_refused(self, candidate: Candidate, now: float) -> float:
+        """Return the seconds until a request could start that was looked at and refused.
+
+        What binds first may not be what binds longest. That is found out here, for whom it
+        concerns: a line is looked at far more often than anybody asks.
+        """
+        refusal = candidate.refusal
+        if refusal is None:
+            return 0.0  # it stands behind others that wait
+        if not (refusal.is_whole and refusal.at == now):
+            left = refusal.wait - max(0.0, now - refusal.at)
+            wait = max(left, self.wait(candidate, now))
+            refusal = replace(refusal, wait=wait, at=now, is_whole=True)
+            candidate.refusal = refusal
+        return refusal.wait
 
     def work_ahead(self, candidate: Candidate) -> float:
         """Estimate the seconds that those take who are served before a request."""
@@ -201,7 +218,7 @@ class ScopeRoom:
             return None
         closed = self.belief.closed_for(now)
         if closed > 0:
-            return Refusal(Limiter(self.key, _CLOSED), closed)
+            return Refusal(Limiter(self.key, _CLOSED), closed, at=now)
         if self.shares is None:
             return None
         if owner is None and not candidate.traffic.may_borrow:
@@ -211,9 +228,10 @@ class ScopeRoom:
                 wait,
                 key=self.own_place(candidate),
                 is_slot=math.isinf(wait) and self._has_guarantee(self.shares, candidate),
+                at=now,
             )
         wait = self._lent_in(self.shares, candidate, owner, now)
-        return Refusal(Limiter(self.key, _KEPT), wait) if wait > 0 else None
+        return Refusal(self._kept, wait, at=now) if wait > 0 else None
 
     def _has_guarantee(self, shares: AssuredShares, candidate: Candidate) -> bool:
         is_promised = shares.is_promised(candidate.principal.tenant)
@@ -224,7 +242,7 @@ class ScopeRoom:
     ) -> float:
         lent = shares.lent_in(owner, candidate.costs, now)
         asked = shares.to_ask_for(owner, candidate.costs, now)
-        if asked == candidate.costs or not self._wait_for(asked, now):
+        if asked is candidate.costs or asked == candidate.costs or not self._wait_for(asked, now):
             return lent
         # Until then guarantees may want more than now.
         later = shares.to_ask_for(owner, candidate.costs, now, is_later=True)
@@ -242,6 +260,8 @@ class ScopeRoom:
     def _own_denial(self, candidate: Candidate, now: float) -> Denial | None:
         """Ask the principal's buckets alone; nothing is charged."""
         path = self._ledger.path(_unpaid(candidate, candidate.own_keys))
+        if not path.steps:
+            return None
         if not self._ledger.headroom(path, candidate.own_charges, now).wait:
             return None
         found = self._ledger.admit(path, candidate.own_charges, now)
@@ -263,7 +283,7 @@ class ScopeRoom:
         unenforced.append(found)
         return ()
 
-    def _of(self, denial: Denial) -> Refusal:
+    def _of(self, denial: Denial, now: float) -> Refusal:
         # What is too large for a limit that the provider has lowered may fit again.
         is_too_large = denial.is_too_large and not (
             denial.key == self.key and self.belief.is_lowered
@@ -274,12 +294,11 @@ class ScopeRoom:
             key=denial.key,
             is_too_large=is_too_large,
             is_slot=denial.limit.kind == "gauge" and not is_too_large,
+            at=now,
         )
 
-    def _blocked(self, candidate: Candidate, refusal: Refusal, now: float) -> Blocked:
-        # What binds first may not be what binds longest.
-        wait = max(refusal.wait, self.wait(candidate, now))
-        candidate.refusal = replace(refusal, wait=wait)
+    def _blocked(self, candidate: Candidate, refusal: Refusal) -> Blocked:
+        candidate.refusal = refusal
         if refusal.is_too_large and candidate.waiter is not None:
             candidate.waiter.wake()  # to hear of it: limits were lowered while it waited
         return Blocked(refusal.wait, None if refusal.key == self.key else refusal.key)

@@ -54,6 +54,9 @@ class _Rate:
         self.pool = limit.usable - self._bursts
         rates = sum(each.rate for each in portions.values())
         self.timeline = Timeline(limit, self._bursts, rates) if limit.kind == "ring" else None
+        # What may be lent, and when amounts may be, as of an instant: a line of requests asks for
+        # all of them in one moment. None once something has changed.
+        self._lendable: tuple[float, float, dict[float, float]] | None = None
 
     def assured(self, tenant: str, now: float) -> float:
         return max(0.0, self.levels.level(tenant, now))
@@ -68,10 +71,18 @@ class _Rate:
     def lent_in(self, amount: float, now: float) -> float:
         if self.timeline is None:
             return 0.0
-        amount = min(amount, self.timeline.largest())
-        if amount <= self.timeline.borrowable(self.levels.total(now), now):
+        lendable = self._lendable
+        if lendable is None or lendable[0] != now:
+            free = self.timeline.borrowable(self.levels.total(now), now)
+            lendable = self._lendable = now, free, {}
+        _, free, waits = lendable
+        amount = min(amount, self.timeline.largest)
+        if amount <= free:
             return 0.0
-        return self.timeline.borrowable_at(amount, now) - now
+        wait = waits.get(amount)
+        if wait is None:
+            wait = waits[amount] = self.timeline.borrowable_at(amount, now) - now
+        return wait
 
     def to_keep_free(self, now: float, *, is_later: bool) -> float:
         if self.limit.burst is None:
@@ -79,12 +90,14 @@ class _Rate:
         return self._bursts if is_later else self.levels.total(now)
 
     def take(self, tenant: str | None, amount: float, now: float) -> None:
+        self._lendable = None
         if tenant is not None:
             self.levels.move(tenant, -amount, now)
         if self.timeline is not None:
             self.timeline.add(amount, now, now)
 
     def settle(self, tenant: str | None, change: float, charged_at: float, now: float) -> None:
+        self._lendable = None
         if self.timeline is not None:
             self.timeline.add(change, charged_at if change < 0 else now, now)
         if tenant is None:
@@ -100,12 +113,14 @@ class _Rate:
         return max(0.0, self.timeline.borrowable(self.levels.total(now), now))
 
     def undo(self, tenant: str | None, amount: float, now: float) -> None:
+        self._lendable = None
         if self.timeline is not None:
             self.timeline.add(-amount, now, now)
         if tenant is not None:
             self.levels.move(tenant, amount, now)
 
     def adopt(self, other: "_Rate", now: float) -> None:
+        self._lendable = None
         for tenant, fraction in other.levels.fractions(now).items():
             if tenant in self.portions:
                 self.levels.move(tenant, (fraction - 1) * self.portions[tenant].burst, now)
@@ -178,11 +193,20 @@ class AssuredShares:
                 self._gauges.append(_Gauge(limit, portions))
             else:
                 self._rates.append(_Rate(limit, portions, now))
+        self._promised = frozenset(
+            tenant
+            for tenant, guarantee in plan.guarantees.items()
+            if guarantee.kind is not GuaranteeKind.NONE
+        )
+        self._shares: tuple[_Rate | _Gauge, ...] = (*self._rates, *self._gauges)
+        # Those of which something has to be kept free beside the timeline.
+        self._kept = tuple(
+            each for each in self._shares if each.limit.burst or each.limit.kind == "gauge"
+        )
 
     def is_promised(self, tenant: str | None) -> bool:
         """Say whether a tenant has a guarantee here."""
-        guarantee = None if tenant is None else self.plan.guarantees.get(tenant)
-        return guarantee is not None and guarantee.kind is not GuaranteeKind.NONE
+        return tenant in self._promised
 
     def covered_in(self, tenant: str | None, charges: Mapping[str, float], now: float) -> float:
         """Return the seconds until a tenant's guarantee covers a request.
@@ -190,12 +214,13 @@ class AssuredShares:
         Returns:
             0 if it does now; infinity if it has none, or uses all slots that are kept for it.
         """
-        if tenant is None or not self.is_promised(tenant):
+        if tenant is None or tenant not in self._promised:
             return math.inf
-        return max(
-            each.covered_in(tenant, charges.get(each.limit.dimension, 0.0), now)
-            for each in self._all()
-        )
+        latest = 0.0
+        for each in self._shares:
+            later = each.covered_in(tenant, charges.get(each.limit.dimension, 0.0), now)
+            latest = max(latest, later)
+        return latest
 
     def lent_in(self, tenant: str | None, charges: Mapping[str, float], now: float) -> float:
         """Return the seconds until what goes beyond a tenant's levels can be borrowed.
@@ -203,8 +228,12 @@ class AssuredShares:
         Truthful if nothing else happens, and 0 if it can be now. More than the pool is never lent
         at once; a larger request borrows the pool, and the rest is on the deployment.
         """
-        parts = ((each, self._borrowed(each, tenant, charges, now)) for each in self._rates)
-        return max((each.lent_in(part, now) for each, part in parts if part > 0), default=0.0)
+        latest = 0.0
+        for each in self._rates:
+            part = self._borrowed(each, tenant, charges, now)
+            if part > 0:
+                latest = max(latest, each.lent_in(part, now))
+        return latest
 
     def to_ask_for(
         self,
@@ -213,7 +242,7 @@ class AssuredShares:
         now: float,
         *,
         is_later: bool = False,
-    ) -> dict[str, float]:
+    ) -> Mapping[str, float]:
         """Return what the deployment must have room for, so that guarantees keep theirs.
 
         It is more than the charges where the deployment paces, or has slots that are kept free. As
@@ -225,8 +254,10 @@ class AssuredShares:
             now: The time.
             is_later: As if all levels were full: by the time that there is room they may be.
         """
+        if not self._kept:
+            return charges
         asked = dict(charges)
-        for each in self._all():
+        for each in self._kept:
             dimension = each.limit.dimension
             borrowed = self._borrowed(each, tenant, charges, now)
             if borrowed > 0:
@@ -239,14 +270,14 @@ class AssuredShares:
 
     def take(self, tenant: str | None, charges: Mapping[str, float], now: float) -> Funding:
         """Pay for a request that is admitted."""
-        for each in self._all():
+        for each in self._shares:
             each.take(tenant, charges.get(each.limit.dimension, 0.0), now)
         return Funding(tenant, charges, now)
 
     def undo(self, funding: Funding, now: float) -> None:
         """Give back what was taken last, as if it had never been."""
         tenant = self._still_promised(funding.tenant)
-        for each in self._all():
+        for each in self._shares:
             each.undo(tenant, funding.charges.get(each.limit.dimension, 0.0), now)
 
     def settle(self, funding: Funding, actual: Mapping[str, float], now: float) -> None:
@@ -290,12 +321,8 @@ class AssuredShares:
             return {}
         return {
             f"{each.limit.dimension} per {each.limit.span}": each.assured(tenant, now)
-            for each in self._all()
+            for each in self._shares
         }
-
-    def _all(self) -> "Iterator[_Rate | _Gauge]":
-        yield from self._rates
-        yield from self._gauges
 
     def _still_promised(self, tenant: str | None) -> str | None:
         """Return a tenant unless its promise has been taken back meanwhile."""

@@ -120,12 +120,16 @@ class WaitingLine(Generic[W]):
         """Count the requests that wait."""
         return sum(group.items for group in self._groups.values())
 
-    def is_full(self, traffic: TrafficClass, tokens: float) -> bool:
-        """Say whether a class has no place left for a request of this many tokens."""
+    def is_full(self, waiting: W) -> bool:
+        """Say whether its class has no place for a request that would join now, or came last."""
+        traffic = waiting.traffic
         group = self._groups.get(traffic.name)
         items, queued = (0, 0.0) if group is None else (group.items, group.tokens)
+        if waiting.lane is not None:
+            items, queued = items - 1, queued - waiting.tokens
         limit = traffic.max_queue_tokens
-        return items >= traffic.max_queue_items or (limit is not None and queued + tokens > limit)
+        is_long = limit is not None and queued + waiting.tokens > limit
+        return items >= traffic.max_queue_items or is_long
 
     def join(self, waiting: W) -> None:
         """Let a request wait, behind those of its principal."""
@@ -203,7 +207,7 @@ class WaitingLine(Generic[W]):
         return not traffic.is_control, *tags
 
     def work_ahead(self, waiting: W) -> float:
-        """Estimate the cost that is served before a request that would join now, or waits.
+        """Estimate the cost that is served before a request that would join now, or came last.
 
         While others wait, a flow gets its share by weight; what it has waiting itself comes first.
         """
@@ -212,10 +216,13 @@ class WaitingLine(Generic[W]):
         flow = group.flows.get(flow_of(waiting.principal))
         own, weight = (0.0, 0.0) if flow is None else (flow.queued_cost, flow.weight)
         rivals = (group.weights - weight) / waiting.weight
-        in_class = min(own + (own + waiting.cost) * rivals, group.queued_cost)
+        queued = group.queued_cost
+        if waiting.lane is not None:
+            own, queued = own - waiting.cost, queued - waiting.cost
+        in_class = min(own + (own + waiting.cost) * rivals, queued)
         others = [each for each in self._groups.values() if each.items and each is not group]
         weights = sum(each.traffic.weight for each in others) / traffic.weight
-        total = group.queued_cost + sum(each.queued_cost for each in others)
+        total = queued + sum(each.queued_cost for each in others)
         return min(in_class + (in_class + waiting.cost) * weights, total)
 
     def park(self, waiting: W, until: float, place: Hashable) -> None:

@@ -21,23 +21,29 @@ _ROUNDING: Final = 1e-9
 
 @final
 class Timeline:
-    """What is in the window of one ring, by slots, and what can be borrowed of it."""
+    """What is in the window of one ring, by slots, and what can be borrowed of it.
+
+    Attributes:
+        largest: What can be borrowed at once when nothing is in the window.
+    """
 
     def __init__(self, limit: QuotaLimit, bursts: float, rates: float) -> None:
         self._limit = limit
         self._bursts = bursts
         self._rates = rates
         self._width = limit.window / limit.slots
+        self.largest = limit.usable - bursts - rates * (limit.window + self._width)
         self._slots: list[int] = []
         self._amounts: list[float] = []
-        # What is claimed, and since when it is counted; None once something has changed. A line of
-        # waiting requests asks many times between two changes.
+        # What is claimed, and since when it is counted; None once an older slot has changed. What
+        # the newest one gets is claimed until each of the others leaves, and is kept beside it: a
+        # line of waiting requests takes and gives back there all the time, 60 slots long.
         self._claimed: tuple[list[tuple[float, float]], float] | None = None
+        self._added = 0.0
 
     def add(self, amount: float, at: float, now: float) -> None:
         """Count an amount, more or less than 0, in the slot of an instant."""
         self._forget(now)
-        self._claimed = None
         slot = math.floor(at / self._width)
         if slot + self._limit.slots < math.floor(now / self._width):
             return
@@ -45,12 +51,12 @@ class Timeline:
         if place == len(self._slots) or self._slots[place] != slot:
             self._slots.insert(place, slot)
             self._amounts.insert(place, 0.0)
-        self._amounts[place] = max(0.0, self._amounts[place] + amount)
-
-    def largest(self) -> float:
-        """Return what can be borrowed at once when nothing is in the window."""
-        longest = self._limit.window + self._width
-        return self._limit.usable - self._bursts - self._rates * longest
+            self._claimed = None
+        held = self._amounts[place] + amount
+        if held < 0.0 or place != len(self._slots) - 1:
+            self._claimed = None
+        self._amounts[place] = max(0.0, held)
+        self._added += amount
 
     def borrowable(self, levels: float, now: float) -> float:
         """Return what can be borrowed now.
@@ -63,7 +69,7 @@ class Timeline:
         # Until the slot that has begun leaves nothing else need be in the window.
         most = self._rates * (self._leaves_at(math.floor(now / self._width)) - since)
         if claims:
-            most = max(most, claims[0][1])
+            most = max(most, claims[0][1] + self._added)
         free = self._limit.usable - levels - (most - self._rates * (now - since))
         return free + self._limit.usable * _ROUNDING
 
@@ -78,7 +84,7 @@ class Timeline:
         at = now
         for leaves_at, claimed in claims:
             # As if all levels were full by then: they may be.
-            excess = claimed + amount + self._bursts - self._limit.usable
+            excess = claimed + self._added + amount + self._bursts - self._limit.usable
             paid_in = excess / self._rates if self._rates > 0 else 0 if excess <= 0 else math.inf
             if max(at, since + paid_in) < leaves_at:
                 return max(at, since + paid_in)
@@ -95,19 +101,22 @@ class Timeline:
 
         Until a slot leaves, it and all younger ones are in the window, and so is the refill up to
         then. That is counted from an instant, the second result, for the caller to take off what is
-        over.
+        over. `_added` has come since to each of them.
         """
         self._forget(now)
         if self._claimed is None:
             held, most = 0.0, -math.inf
+            rates, width, slots = self._rates, self._width, self._limit.slots + 1
             found: list[tuple[float, float]] = []
             for slot, amount in zip(reversed(self._slots), reversed(self._amounts), strict=True):
                 held += amount
-                leaves_at = self._leaves_at(slot)
-                most = max(most, held + self._rates * (leaves_at - now))
+                leaves_at = (slot + slots) * width
+                claimed = held + rates * (leaves_at - now)
+                most = max(most, claimed)
                 found.append((leaves_at, most))
             found.reverse()
             self._claimed = found, now
+            self._added = 0.0
         return self._claimed
 
     def _leaves_at(self, slot: int) -> float:
@@ -116,6 +125,7 @@ class Timeline:
     def _forget(self, now: float) -> None:
         gone = bisect_left(self._slots, math.floor(now / self._width) - self._limit.slots)
         if gone:
-            self._claimed = None
             del self._slots[:gone]
             del self._amounts[:gone]
+            if self._claimed is not None:
+                del self._claimed[0][:gone]  # nothing else depends on the oldest

@@ -289,15 +289,16 @@ def test_the_bounds_of_a_class_hold():
     traffic = TrafficClass(name="bounded", max_queue_items=2, max_queue_tokens=100)
     dispatcher = Dispatcher(Bucket(capacity=0, rate=0))
     line = dispatcher.line
-    assert not line.is_full(traffic, 100)
-    assert line.is_full(traffic, 101)
-    first, _ = joined(dispatcher, request("a", 60, traffic), request("b", 40, traffic))
-    assert line.is_full(traffic, 0)
+    assert not line.is_full(request("c", 100, traffic))
+    assert line.is_full(request("c", 101, traffic))
+    first, last = joined(dispatcher, request("a", 60, traffic), request("b", 40, traffic))
+    assert line.is_full(request("c", 0, traffic))
+    assert not line.is_full(last)  # it has its place already
     assert line.counts() == {"bounded": 2}
     dispatcher.leave(first, 0)
-    assert not line.is_full(traffic, 60)
-    assert line.is_full(traffic, 61)
-    assert line.is_full(TrafficClass(name="never", max_queue_items=0), 0)
+    assert not line.is_full(request("c", 60, traffic))
+    assert line.is_full(request("c", 61, traffic))
+    assert line.is_full(request("c", 0, TrafficClass(name="never", max_queue_items=0)))
 
 
 def test_work_ahead_is_what_fair_shares_let_go_first():
