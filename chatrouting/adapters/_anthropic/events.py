@@ -175,14 +175,10 @@ class MessagesParser:
                 self._counts[name] = value
 
     def _update(self, *contents: Content) -> list[ChatResponseUpdate]:
-        return [
-            ChatResponseUpdate(
-                contents,
-                message_id=self._message_id,
-                response_id=self._message_id,
-                model=self._model,
-            )
-        ]
+        update = ChatResponseUpdate(contents)  # by keyword it is slower
+        update.message_id = update.response_id = self._message_id
+        update.model = self._model
+        return [update]
 
     def _start_block(self, event: Json) -> list[ChatResponseUpdate]:
         index = event.get("index")
