@@ -28,7 +28,8 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PHRASE_UNITS: Final = {"mil": 0.001, "sec": 1.0, "min": 60.0}
 
 #: "x-ratelimitbysize-" and "x-rate-limit-" are spellings in use; the families of Anthropic's other
-#: tiers lack the word.
+#: tiers lack the word. The last two say that reserved throughput at Azure was used
+#: up and the request spilled over, and who answered.
 _PREFIXES: Final = (
     "x-ratelimit",
     "x-rate-limit",
@@ -36,6 +37,8 @@ _PREFIXES: Final = (
     "anthropic-ratelimit-",
     "anthropic-priority-",
     "anthropic-fast-",
+    "x-ms-spillover-",
+    "x-ms-deployment-name",
 )
 _HINTS: Final = ("retry-after", "retry-after-ms", "x-ms-retry-after-ms")
 
@@ -85,7 +88,11 @@ def retry_after_in_text(message: str) -> float | None:
 
 
 def rate_limit_headers(headers: Mapping[str, str]) -> dict[str, str] | None:
-    """Keep `retry-after` and the rate-limit families, in lower case; None if there are none."""
+    """Keep `retry-after`, the rate-limit families and what Azure says of spilling over.
+
+    Returns:
+        The headers in lower case; None if there are none.
+    """
     kept = {
         lower: value
         for name, value in headers.items()

@@ -191,6 +191,9 @@ def test_only_rate_limit_headers_are_kept():
         "x-rate-limit-reset-tokens",
         "anthropic-priority-input-tokens-remaining",
         "anthropic-fast-output-tokens-limit",
+        "x-ms-spillover-from-deployment",
+        "x-ms-spillover-error",
+        "x-ms-deployment-name",
     ],
 )
 def test_other_spellings_of_the_families_are_kept(name):
