@@ -18,7 +18,7 @@ from chatrouting.pool._request import PooledRequest
 from chatrouting.pool.endpoint import Endpoint
 from chatrouting.pool.pool import EndpointPool
 from chatrouting.responses import ChatResponse, ChatResponseUpdate
-from chatrouting.scope import current_scope
+from chatrouting.scope import current
 from chatrouting.stream import ResponseStream
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ class PoolMember(ClosingClient):
 
     def _current_request(self) -> PooledRequest | None:
         """Return the request of the attempt that runs; None where this is asked by itself."""
-        scope = current_scope()
-        if scope is None or scope.context is None:
+        scope = current.get()
+        if scope is None or scope.call is None:
             return None
-        request: PooledRequest | None = scope.context.state.get(REQUEST)
+        request: PooledRequest | None = scope.call.state.get(REQUEST)
         if request is None or request.roster.pool is not self._pool:
             return None
         if request.ticket is None:
