@@ -156,8 +156,8 @@ class ScopeRoom:
         """Return the seconds until a request could start."""
         kept = self._kept_from(candidate, self._owner(candidate, now), now)
         waits = [0.0 if kept is None else kept.wait]
-        path = self._ledger.path(_unpaid(candidate, candidate.own_keys))
-        if path.steps:
+        if unpaid := _unpaid(candidate, candidate.own_keys):
+            path = self._ledger.path(unpaid)
             waits.append(self._ledger.headroom(path, candidate.own_charges, now).wait)
         if self.is_enforced:
             waits.append(self._wait_here(candidate.charges, now))
@@ -260,8 +260,6 @@ class ScopeRoom:
     def _own_denial(self, candidate: Candidate, now: float) -> Denial | None:
         """Ask the principal's buckets alone; nothing is charged."""
         path = self._ledger.path(_unpaid(candidate, candidate.own_keys))
-        if not path.steps:
-            return None
         if not self._ledger.headroom(path, candidate.own_charges, now).wait:
             return None
         found = self._ledger.admit(path, candidate.own_charges, now)
