@@ -124,7 +124,7 @@ class Health:
         member, policy = ticket.member, self._policy
         if latency is not None and ticket.is_open:
             observe_latency(member, latency, now, policy.latency_decay)
-        if not self.release(ticket) or not self._is_fresh(ticket):
+        if not self.release(ticket) or (ticket.epoch != member.epoch and policy.epochs):
             return None
         member.success_streak += 1
         if member.success_streak >= policy.success_streak:

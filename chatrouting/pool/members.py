@@ -73,7 +73,7 @@ class PoolMember(ClosingClient):
         if request is None or request.ticket is None:
             return await self._pool.client_for(self.endpoint).get_response(messages, options)
         endpoint = request.ticket.endpoint  # with a new key, if it was replaced meanwhile
-        client = self._pool.client_for(endpoint)
+        client: ChatClient = request.roster.core.clients.get(endpoint)
         if endpoint.timeout is None and request.ends == math.inf:
             return await client.get_response(messages, options)
         # What `run_attempt` does; here each coroutine is one that every call pays for.
