@@ -82,3 +82,27 @@ class AdmissionQueue(Protocol):
             One request for each client inside that could answer; none if the call may not wait.
         """
         ...
+
+
+@runtime_checkable
+class HeadroomSource(Protocol):
+    """What a client answers for `get_service(HeadroomSource)` if it knows how much room it has.
+
+    A pool may prefer members that have more, see `PoolPolicy.prefer_headroom`.
+    """
+
+    def headroom(
+        self,
+        messages: tuple[ChatMessage, ...],
+        options: ChatOptions | None = None,
+        *,
+        is_streaming: bool = False,
+    ) -> float:
+        """Return the part of its fullest limit that is free, from 0 to 1.
+
+        Args:
+            messages: What it would be called with.
+            options: Likewise.
+            is_streaming: How it would be called.
+        """
+        ...

@@ -1,7 +1,8 @@
 """How a request of a router chooses among the members of a pool, which are the router's routes."""
 
-from typing import Final, final
+from typing import Any, Final, final
 
+from chatrouting.admission import HeadroomSource
 from chatrouting.messages import ChatMessage
 from chatrouting.options import ChatOptions
 from chatrouting.pool._request import PooledRequest
@@ -19,7 +20,7 @@ _DEFAULT_ANSWER: Final = 256  # tokens, where the request sets no limit
 class MemberChoice:
     """The choice among the members that are on a roster, for all requests that find it so."""
 
-    __slots__ = ("_has_facts", "_places", "_roster")
+    __slots__ = ("_has_facts", "_places", "_roster", "_weighs_room")
 
     def __init__(self, roster: Roster, routes: RouteTable) -> None:
         """Choose among `routes`, which are named as in the roster."""
@@ -27,6 +28,7 @@ class MemberChoice:
         self._roster = roster
         self._places = dict(zip(routes.names, enumerate(routes.clients), strict=True))
         self._has_facts = policy.strategy == "affinity" or policy.enforce_tpm
+        self._weighs_room = policy.prefer_headroom
 
     def take(self, context: RoutingContext) -> Target | None:
         """Return the member to invoke; None if none is ready."""
@@ -37,7 +39,8 @@ class MemberChoice:
         key = tokens = None
         if self._has_facts:
             key, tokens = self._facts(context)
-        name = request.pick(key, tokens)
+        room = self._room(context) if self._weighs_room else None
+        name = request.pick(key, tokens, room)
         if name is None:
             return None
         index, client = self._places[name]
@@ -56,6 +59,18 @@ class MemberChoice:
         request: PooledRequest = state[REQUEST]
         key, tokens = self._facts(context)
         return await request.acquire(key=key, tokens=tokens, deadline=context.deadline)
+
+    def _room(self, context: RoutingContext) -> dict[str, float]:
+        """Ask the members' clients how much room they have, those that know."""
+        room: dict[str, float] = {}
+        for endpoint_id, name in self._roster.names.items():
+            _, member = self._places[name]
+            source: Any = member.get_service(HeadroomSource)
+            if isinstance(source, HeadroomSource):
+                room[endpoint_id] = source.headroom(
+                    context.messages, context.options, is_streaming=context.is_streaming
+                )
+        return room
 
     def _facts(self, context: RoutingContext) -> tuple[str | None, int | None]:
         """Find out what the policy looks at: a key for affinity, and the size of the request."""

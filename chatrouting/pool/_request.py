@@ -6,6 +6,7 @@ means for a member the pool says; here is what it means for the request.
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any, Final, cast, final
 
 import anyio
@@ -73,18 +74,24 @@ class PooledRequest:
         """There is nobody else to ask: the same member is asked again, after a wait."""
         return len(self.roster.names) == 1
 
-    def pick(self, key: str | None = None, tokens: int | None = None) -> str | None:
+    def pick(
+        self,
+        key: str | None = None,
+        tokens: int | None = None,
+        room: Mapping[str, float] | None = None,
+    ) -> str | None:
         """Choose a member at once; None if it takes a wait, or nobody is left. By position.
 
         Args:
             key: For affinity.
             tokens: What the request is thought to take.
+            room: What members have left, see `Filter`.
         """
         roster = self.roster
         while not self.pause:
             allows = None
-            if self._left_out or roster.only is not None:
-                allows = Filter(self._left_out, None, roster.only)
+            if self._left_out or roster.only is not None or room is not None:
+                allows = Filter(self._left_out, None, roster.only, room)
             try:
                 found = roster.core.pick(allows, key, tokens, self._is_retry, math.inf)
             except NoEndpointAvailableError:

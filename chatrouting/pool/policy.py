@@ -58,6 +58,9 @@ class PoolPolicy:
         allow_regions: Members of other regions, or of an unknown one, are never asked.
         enforce_tpm: Pass over a member whose declared limit is used up by our own estimates, as
             long as there is another one in the tier.
+        prefer_headroom: Pass over members whose clients say that they have less than half as much
+            room as another one that is ready, such as clients under a quota; see
+            `chatrouting.admission.HeadroomSource`. For chats.
         slow_start: A member that comes back gets its full share only after this time.
         slow_start_min: The part of its share that it gets at first.
         probe_concurrency: A member that comes back from a failure is asked by so many at a time
@@ -99,6 +102,7 @@ class PoolPolicy:
     prefer_regions: Sequence[str] = ()
     allow_regions: Collection[str] | None = None
     enforce_tpm: bool = False
+    prefer_headroom: bool = False
     slow_start: float = 0.0
     slow_start_min: float = 0.1
     probe_concurrency: int | None = None

@@ -4,7 +4,7 @@ The lowest tier with a ready member is asked; which of its members, a strategy s
 the members and changes none.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, final
 
@@ -30,11 +30,14 @@ class Filter:
         regions: Where they must be, in lower case; None for anywhere. An endpoint whose region is
             not known is nowhere.
         only: The id of the only one.
+        room: The parts of limits that are free, from 0 to 1, by id, where the policy looks at them.
+            Who has much less than the best is passed over.
     """
 
     exclude: Collection[str] = ()
     regions: Collection[str] | None = None
     only: str | None = None
+    room: Mapping[str, float] | None = None
 
     def __call__(self, endpoint: Endpoint) -> bool:
         """Say whether an endpoint may be asked."""
@@ -152,6 +155,8 @@ class Selection:
             if reserved is not None:
                 return reserved
             ready = self._preferred(ready, now, tokens or 0)
+        if allows is not None and allows.room is not None:
+            ready = _roomiest(ready, allows.room)
         return self.choose(ready, now, key)
 
     def _preferred(self, ready: list[Member], now: float, tokens: int) -> list[Member]:
@@ -229,6 +234,12 @@ def _narrowed(tiers: Tiers, allows: Filter) -> Tiers:
 
 def _those(members: Sequence[Member], fits: Callable[[Member], bool]) -> list[Member]:
     return [member for member in members if fits(member)]
+
+
+def _roomiest(ready: list[Member], room: Mapping[str, float]) -> list[Member]:
+    """Leave those with at least half of the most room, and those of which nothing is known."""
+    most = max((room.get(member.endpoint.id, 0.0) for member in ready), default=0.0)
+    return _those(ready, lambda member: room.get(member.endpoint.id, most) >= most / 2)
 
 
 def _has_room(member: Member, tokens: int, now: float) -> bool:
