@@ -63,9 +63,13 @@ class Answer:
         self.connection = Connection()
         self.reading = self.connection.read(self.pieces)
 
-    is_stream_consumed = False
+    is_closed = is_stream_consumed = False
 
-    async def aiter_raw(self) -> AsyncGenerator[bytes, None]:
+    @property
+    def stream(self) -> AsyncGenerator[bytes, None]:
+        return self._stream()
+
+    async def _stream(self) -> AsyncGenerator[bytes, None]:
         async for piece in self.reading:
             yield piece
 
