@@ -93,10 +93,12 @@ class Watched:
             if isinstance(each, BucketKey) and each.level != Level.DEPLOYMENT:
                 _check_key("watched", each)
 
+    def __bool__(self) -> bool:
+        """Say whether anything is watched."""
+        return bool(self._found)
+
     def __contains__(self, key: BucketKey) -> bool:
         """Say whether a bucket is watched, by itself or with its level."""
-        if not self._found:
-            return False
         return key.level in self._found or any(each in self._found for each in _names(key))
 
 

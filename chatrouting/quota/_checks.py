@@ -15,12 +15,13 @@ from chatrouting.options import ChatOptions, Principal
 _Kind: TypeAlias = type | tuple[type, ...]
 T = TypeVar("T")
 K = TypeVar("K")
+_NUMBERS: Final = (int, float)  # a union would be made anew each time
 _IDS: Final = ("organisation", "tenant", "team", "api_key")
 
 
 def is_number(value: object) -> bool:
     """Say whether a value is a number. True is one to Python, and a slip of whoever wrote it."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
 def check_kind(name: str, value: object, kind: _Kind, expected: str) -> None:
@@ -147,8 +148,14 @@ def check_request(messages: Sequence[ChatMessage], options: ChatOptions) -> None
         TypeError: If one of them is None.
         ConfigurationError: If they are something else.
     """
-    check_each("messages", messages, ChatMessage, "ChatMessages; `as_messages` makes them")
     check_kind("options", options, ChatOptions, "ChatOptions")
+    is_usual = isinstance(messages, tuple) and all(map(_is_message, messages))
+    if not is_usual:
+        check_each("messages", messages, ChatMessage, "ChatMessages; `as_messages` makes them")
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, ChatMessage)
 
 
 def check_principal(principal: Principal) -> None:
@@ -158,7 +165,12 @@ def check_principal(principal: Principal) -> None:
         ConfigurationError: If one is none.
     """
     check_kind("principal", principal, Principal, "a Principal")
-    for name in _IDS:
-        own: object = getattr(principal, name)
+    ids: tuple[object, ...] = (
+        principal.organisation,
+        principal.tenant,
+        principal.team,
+        principal.api_key,
+    )
+    for name, own in zip(_IDS, ids, strict=True):
         if own is not None and not isinstance(own, str):
             raise ConfigurationError(f"{name} of a principal is {own!r}; expected a text.")

@@ -90,9 +90,11 @@ class GovernorCore:
         self._on_decision = on_decision
         self._complete: list[Decision] = []
         self._scopes: dict[BucketKey, ScopeRoom] = {}
+        self._rooms: dict[str, ScopeRoom] = {}  # a scope takes longer to hash than a name
         for each in self.deployments.values():
             if each.scope not in self.rooms:
                 self._open(each, adaptive, cold_share)
+            self._rooms[each.name] = self.rooms[each.scope]
 
     def deployment(self, name: str) -> QuotaDeployment:
         """Return a deployment by its name.
@@ -124,7 +126,7 @@ class GovernorCore:
 
     def room(self, deployment: QuotaDeployment) -> ScopeRoom:
         """Return where a deployment's requests wait."""
-        return self.rooms[deployment.scope]
+        return self._rooms[deployment.name]
 
     def weight(self, tenant: str | None) -> float:
         """Return a tenant's weight beyond its guarantee."""
@@ -132,7 +134,12 @@ class GovernorCore:
 
     def is_enforced(self, key: BucketKey) -> bool:
         """Say whether a bucket may refuse, or is only watched."""
-        return not (self._is_shadow or key in self._watched)
+        return self.enforces_all or not (self._is_shadow or key in self._watched)
+
+    @property
+    def enforces_all(self) -> bool:
+        """Whether nothing is only watched."""
+        return not (self._is_shadow or self._watched)
 
     def guarantees(self, limits: BucketLimits) -> GuaranteePlan:
         """Return what tenants get of a deployment with these limits."""

@@ -10,7 +10,7 @@ from chatrouting.quota._candidate import Candidate, Grant, Refusal
 from chatrouting.quota._checks import check_kind
 from chatrouting.quota._core import GovernorCore
 from chatrouting.quota._room import ScopeRoom
-from chatrouting.quota.charging import OUTPUT_CAP
+from chatrouting.quota.charging import OUTPUT_CAP, admission_costs
 from chatrouting.quota.classes import Pressure, TrafficClass
 from chatrouting.quota.decisions import (
     BucketLevel,
@@ -20,10 +20,10 @@ from chatrouting.quota.decisions import (
     FundingKind,
     Limiter,
 )
-from chatrouting.quota.deployments import QuotaDeployment, costs_of
+from chatrouting.quota.deployments import QuotaDeployment
 from chatrouting.quota.dispatch import Blocked
 from chatrouting.quota.ledger import Headroom
-from chatrouting.quota.limits import INPUT_TOKENS, OUTPUT_TOKENS, Level, keys_of
+from chatrouting.quota.limits import INPUT_TOKENS, OUTPUT_TOKENS, BucketKey, Level, keys_of
 from chatrouting.quota.quote import Figure, Quote, Source
 from chatrouting.quota.reservation import Reservation, Settler
 from chatrouting.quota.ticket import AdmissionTicket
@@ -104,7 +104,7 @@ class Deciding:
         """Say how much room there is for a request. Changes nothing."""
         candidate = self.candidate(quote, ticket)
         room, ledger = self._core.room(candidate.deployment), self._core.ledger
-        share = ledger.headroom(ledger.path([room.key]), candidate.charges, now).share
+        share = ledger.headroom(room.path, candidate.charges, now).share
         if room.belief.closed_for(now) > 0:
             share = 0.0
         return Headroom(share, max(room.wait(candidate, now), room.work_ahead(candidate)))
@@ -155,7 +155,7 @@ class Deciding:
             is_enforced=watched is None,
             levels=self._levels(candidate, grant, room, now),
         )
-        beliefs = room.belief.beliefs(core.ledger.usage(core.ledger.path([room.key]), now))
+        beliefs = room.belief.beliefs(core.ledger.usage(room.path, now))
         reservation = Reservation(
             candidate,
             grant,
@@ -271,9 +271,12 @@ class Deciding:
     ) -> Candidate:
         core = self._core
         charges = quote.charges()
-        costs = costs_of(quote, deployment.limits)
+        costs = admission_costs(deployment.limits.policy, charges)
         keys = keys_of(ticket.principal, model_profile=deployment.model_profile or None)
-        own_keys = tuple(key for key in keys if core.is_enforced(key))
+        watched_keys: tuple[BucketKey, ...] = ()
+        if not core.enforces_all:
+            watched_keys = tuple(key for key in keys if not core.is_enforced(key))
+            keys = tuple(key for key in keys if key not in watched_keys)
         return Candidate(
             traffic=traffic,
             principal=ticket.principal,
@@ -285,8 +288,8 @@ class Deciding:
             charges=charges,
             own_charges=own_amounts(quote, charges),
             costs=costs,
-            own_keys=own_keys,
-            watched_keys=tuple(key for key in keys if key not in own_keys),
+            own_keys=keys,
+            watched_keys=watched_keys,
             ticket=ticket,
         )
 

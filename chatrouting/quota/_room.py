@@ -13,6 +13,7 @@ from chatrouting.quota._belief import ScopeBelief
 from chatrouting.quota._candidate import Candidate, Grant, Refusal
 from chatrouting.quota._waiters import Waiter
 from chatrouting.quota.assured import AssuredShares
+from chatrouting.quota.buckets import Path
 from chatrouting.quota.decisions import BucketLevel, FundingKind, Limiter
 from chatrouting.quota.dispatch import Blocked, Dispatcher
 from chatrouting.quota.guarantees import GuaranteePlan
@@ -65,9 +66,18 @@ class ScopeRoom:
         self.leader: Waiter | None = None
         self.timer_at = math.inf
         self.renewed_at = math.inf
+        self._path: Path | None = None
         self._ledger = ledger
         self._keeps_levels = keeps_levels
         self._kept = Limiter(key, _KEPT)
+
+    @property
+    def path(self) -> Path:
+        """The way through the scope's bucket alone."""
+        # Found anew if it was let go meanwhile: to look for it takes as long as to use it.
+        if self._path is None or not self._path.generation:
+            self._path = self._ledger.path([self.key])
+        return self._path
 
     @property
     def next_start(self) -> float:
@@ -112,7 +122,7 @@ class ScopeRoom:
         unpaid = _unpaid(candidate, candidate.own_keys)
         parts = [(self._ledger.path(unpaid), candidate.own_charges)] if unpaid else []
         if self.is_enforced:
-            parts.append((self._ledger.path([self.key]), candidate.charges))
+            parts.append((self.path, candidate.charges))
         held = self._ledger.admit_all(parts, now)
         if isinstance(held, Denial):
             if owner is not None and held.key == self.key and held.limit.kind == "gauge":
@@ -255,7 +265,7 @@ class ScopeRoom:
         return max(self._wait_here(total, now), self._wait_here(others, now))
 
     def _wait_here(self, charges: Mapping[str, float], now: float) -> float:
-        return self._ledger.headroom(self._ledger.path([self.key]), charges, now).wait
+        return self._ledger.headroom(self.path, charges, now).wait
 
     def _own_denial(self, candidate: Candidate, now: float) -> Denial | None:
         """Ask the principal's buckets alone; nothing is charged."""

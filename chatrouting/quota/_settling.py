@@ -95,7 +95,7 @@ class Settling:
         with core.lock:
             now = core.clock()
             room = core.room(reservation.candidate.deployment)
-            path = core.ledger.path([room.key])
+            path = room.path
             corrections = room.belief.told(
                 headers,
                 reservation.beliefs,

@@ -9,7 +9,6 @@ from chatrouting._frozen import FrozenDict
 from chatrouting.errors import ConfigurationError
 from chatrouting.options import check_count
 from chatrouting.quota._checks import check_each, check_kind, check_text
-from chatrouting.quota.charging import admission_costs
 from chatrouting.quota.estimate import QuoteTarget
 from chatrouting.quota.fairness import dominant_share
 from chatrouting.quota.limits import (
@@ -42,6 +41,7 @@ class QuotaDeployment:
         model_profile: The class of models that requests are alike by; ceilings may be on it.
         maximum_output_tokens: The most that the model writes; None if that is not known.
         capacity: What there is of each dimension in a minute, by the limits.
+        target: What the estimator is told.
     """
 
     name: str
@@ -52,6 +52,7 @@ class QuotaDeployment:
     model_profile: str = ""
     maximum_output_tokens: int | None = None
     capacity: Mapping[str, float] = field(init=False, repr=False, compare=False)
+    target: QuoteTarget = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_text("name of a deployment", self.name)
@@ -66,17 +67,14 @@ class QuotaDeployment:
             check_count("maximum_output_tokens", self.maximum_output_tokens)
         # Here and not at each request, of which every one asks twice.
         object.__setattr__(self, "capacity", FrozenDict(capacity_of(self.limits)))
-
-    @property
-    def target(self) -> QuoteTarget:
-        """What the estimator is told."""
-        return QuoteTarget(
+        target = QuoteTarget(
             deployment=self.name,
             profile=self.profile,
             model_profile=self.model_profile,
             maximum_output_tokens=self.maximum_output_tokens,
             largest_output_tokens=self._largest_output(),
         )
+        object.__setattr__(self, "target", target)
 
     def _largest_output(self) -> int | None:
         sizes = [
@@ -93,8 +91,9 @@ class QuotaDeployment:
             quote: For how long it holds what it holds.
             costs: What the deployment charges for it, by dimension.
         """
-        held = {CONCURRENCY: costs.get(CONCURRENCY, 0.0) * quote.duration.value}
-        return dominant_share({**costs, **held}, self.capacity)
+        if CONCURRENCY in self.capacity:
+            costs = {**costs, CONCURRENCY: costs.get(CONCURRENCY, 0.0) * quote.duration.value}
+        return dominant_share(costs, self.capacity)
 
 
 def check_limits(name: str, value: object) -> None:
@@ -133,11 +132,6 @@ def scaled(limits: BucketLimits, share: float) -> BucketLimits:
             for limit in limits.limits
         ),
     )
-
-
-def costs_of(quote: Quote, limits: BucketLimits) -> dict[str, float]:
-    """Return what a bucket charges for a request that it admits."""
-    return admission_costs(limits.policy, quote.charges())
 
 
 def by_name(deployments: Iterable[QuotaDeployment]) -> dict[str, QuotaDeployment]:

@@ -9,6 +9,7 @@ seen too little, wider ones stand for it; where nothing is known, cautious numbe
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, final
 
 from anyio import to_thread
@@ -132,6 +133,7 @@ class Estimator:
         )
         self._cached = CachedPrompts(maximum_routes)
         self._tallies = RecentlyUsed(AccuracyTally, maximum_routes)
+        self._coarser = lru_cache(maximum_routes)(Route.coarser)  # the same for every request
 
     def quote(
         self,
@@ -191,7 +193,7 @@ class Estimator:
             is_complete: False if the answer was broken off: its length and time teach nothing.
         """
         usage = usage or Usage()
-        keys = quote.route.coarser()
+        keys = self._coarser(quote.route)
         if is_complete:
             self._durations.add(keys, seconds, now)
             if usage.output_tokens is not None:
@@ -225,7 +227,7 @@ class Estimator:
         now: float,
     ) -> Quote:
         route = target.route(options)
-        keys = route.coarser()
+        keys = self._coarser(route)
         reading, expected = self._input(basis, keys, now)
         cap = _cap(options)
         return Quote(

@@ -34,8 +34,8 @@ def dominant_share(charges: Mapping[str, float], capacities: Mapping[str, float]
         A fraction of one window's capacity, at least 0.
     """
     most = 0.0
-    for dimension, amount in charges.items():
-        capacity = capacities.get(dimension, 0.0)
+    for dimension, capacity in capacities.items():
+        amount = charges.get(dimension, 0.0)
         if capacity > 0 and amount > most * capacity:
             most = amount / capacity
     return most

@@ -245,16 +245,17 @@ class QuotaGovernor:
             deployment: Where it would go.
             is_streaming: Whether it is for a stream.
             downgrades: Deployments that it may be sent to instead, best first, if its class may be
-                downgraded to their model profiles; whoever sends it has to look at
-                `Decision.deployment` then.
+                downgraded to their model profiles; `Decision.deployment` says to which.
 
         Raises:
             ConfigurationError: If a deployment is not governed here.
         """
         core = self._core
         check_request(messages, options)
-        names = (deployment, *check_each("downgrades", downgrades, str, "names of deployments"))
-        targets = [core.deployment(name).target for name in names]
+        targets = [core.deployment(deployment).target]
+        if downgrades:
+            names = check_each("downgrades", downgrades, str, "names of deployments")
+            targets += [core.deployment(name).target for name in names]
         with core.lock:
             now = core.clock()
             quote, *lesser = (

@@ -42,10 +42,10 @@ class DecayedHistogram:
         "_cells",
         "_exponent",
         "_growth",
-        "_half_life",
         "_half_life_seconds",
         "_known",
         "_least",
+        "_step",
         "_then",
         "_total",
     )
@@ -81,7 +81,7 @@ class DecayedHistogram:
                 )
         self._least = least
         self._growth = math.log(growth)
-        self._half_life = half_life
+        self._step = 1.0 / half_life
         self._half_life_seconds = half_life_seconds
         self._cells = array("d")
         self._known: dict[float, _Quantile] = {}
@@ -94,9 +94,19 @@ class DecayedHistogram:
         """Count a value. What is not finite is left out."""
         if not math.isfinite(value):
             return
-        self._fade(now)
+        # The next weight becomes larger, which is the same as making all others smaller.
+        steps = self._step
+        if now > self._then:
+            if self._total:
+                steps += (now - self._then) / self._half_life_seconds
+            self._then = now
+        self._exponent += steps
+        if self._exponent > _LARGEST_EXPONENT:
+            self._rescale()
         self._added += 1
-        cell = self._cell(value)
+        cell = 0
+        if value > self._least:
+            cell = min(_CELLS, math.ceil(math.log(value / self._least) / self._growth))
         if cell >= len(self._cells):
             self._cells.extend([0.0] * (cell + 1 - len(self._cells)))
         weight = 2.0**self._exponent
@@ -146,23 +156,12 @@ class DecayedHistogram:
                 return self._edge(cell)
         return self._edge(0)
 
-    def _cell(self, value: float) -> int:
-        if value <= self._least:
-            return 0
-        return min(_CELLS, math.ceil(math.log(value / self._least) / self._growth))
-
     def _edge(self, cell: int) -> float:
         return self._least * math.exp(cell * self._growth)
 
-    def _fade(self, now: float) -> None:
-        """Make the next weight larger, which is the same as making all others smaller."""
-        steps = 1.0 / self._half_life
-        if self._total and now > self._then:
-            steps += (now - self._then) / self._half_life_seconds
-        self._then = max(self._then, now)
-        self._exponent += steps
-        if self._exponent > _LARGEST_EXPONENT:
-            scale = math.exp2(-self._exponent)
-            self._cells = array("d", [weight * scale for weight in self._cells])
-            self._total *= scale
-            self._exponent = 0.0
+    def _rescale(self) -> None:
+        """Begin again with small weights, before they are too large for a float."""
+        scale = math.exp2(-self._exponent)
+        self._cells = array("d", [weight * scale for weight in self._cells])
+        self._total *= scale
+        self._exponent = 0.0

@@ -253,11 +253,7 @@ def _deployment(name: str, table: Tables) -> QuotaDeployment:
     with table.named("limits"):
         bucket = profile.bucket(*limits, **margins)
     with table.named():
-        deployment = QuotaDeployment(
-            name=name, scope=quota, profile=profile, limits=bucket, **values
-        )
-        _ = deployment.target  # complains of the numbers in it
-    return deployment
+        return QuotaDeployment(name=name, scope=quota, profile=profile, limits=bucket, **values)
 
 
 def _limits(table: Tables) -> tuple[QuotaLimit, ...]:

@@ -23,6 +23,7 @@ from chatrouting.quota.limits import (
 from chatrouting.quota.profiles import ProviderProfile
 from chatrouting.usage import Usage
 
+_FIGURES: Final = ("input", "output", "cache_read", "duration")
 #: Samples at which an estimate is half trusted.
 _HALF_TRUSTED: Final = 20.0
 
@@ -83,7 +84,7 @@ class Figure:
     samples: float = 0.0
 
     def __post_init__(self) -> None:
-        # Also refuses what is not a number, with which nothing compares.
+        # Not a number compares with nothing.
         if not (is_number(self.value) and self.value >= 0):
             raise ConfigurationError(
                 f"value of a figure is {self.value!r}; expected a number, at least 0."
@@ -150,10 +151,8 @@ class Quote:
     def __post_init__(self) -> None:
         check_kind("route of a quote", self.route, Route, "a Route")
         check_kind("profile of a quote", self.profile, ProviderProfile, "a ProviderProfile")
-        for figure in (self.input, self.output, self.cache_read, self.duration):
-            check_kind(
-                "input, output, cache_read or duration of a quote", figure, Figure, "a Figure"
-            )
+        for name in _FIGURES:
+            check_kind(name, getattr(self, name), Figure, "a Figure")
         if self.output_cap is not None:
             check_count("output_cap of a quote", self.output_cap)
 

@@ -65,7 +65,7 @@ class AdmissionTicket:
 
     def was_denied_before(self, deployment: str) -> bool:
         """Say whether the request comes to a deployment because another one had no room."""
-        return any(name != deployment for name in self._denied)
+        return bool(self._denied) and any(name != deployment for name in self._denied)
 
     def has_paid(self, key: BucketKey) -> bool:
         """Say whether the next attempt need not pay a bucket."""
