@@ -108,7 +108,11 @@ class Reserving:
     def _join(self, candidates: Sequence[Candidate], now: float) -> Waiter:
         """Let a request wait that has been looked at in this moment, and does not fit."""
         core = self._core
-        waiter = Waiter(tuple(candidates))
+        try:
+            waiter = Waiter(tuple(candidates))
+        except BaseException:  # there is no event loop to wait on
+            core.withdraw(candidates, now)
+            raise
         new = list[ScopeRoom]()
         for candidate in candidates:
             room = core.room(candidate.deployment)

@@ -70,6 +70,21 @@ async def test_room_that_is_there_is_given_at_once(anyio_backend):
     assert anyio.current_time() == reservation.started_at
 
 
+def test_nobody_is_left_in_the_line_who_cannot_wait():
+    """Without an event loop there is nothing to wait on; those who can wait are not held up."""
+    desk = Desk(classes=(PATIENT,), default_class="patient")
+    desk.fill()
+    waiting = desk.governor._deciding.candidate(desk.quote(), desk.ticket("first"))
+    desk.governor._core.join(waiting, 0.0)
+
+    reserving = desk.governor.reserve(desk.quote(), desk.ticket())
+    with pytest.raises((RuntimeError, LookupError)):
+        reserving.send(None)
+
+    assert list(room_of(desk).waiting) == [waiting]
+    assert len(room_of(desk).dispatcher.line) == 1
+
+
 async def test_a_request_waits_until_the_window_has_room(anyio_backend):
     """To the tick, without anybody asking in between. [quota R48, R54, G6]"""
     desk = patient()
