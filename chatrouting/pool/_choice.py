@@ -35,7 +35,7 @@ class MemberChoice:
         state = context.state
         request: PooledRequest | None = state.get(REQUEST)
         if request is None:
-            request = state[REQUEST] = PooledRequest(self._roster)
+            request = state[REQUEST] = PooledRequest(self._roster, context.deadline)
         key = tokens = None
         if self._has_facts:
             key, tokens = self._facts(context)
@@ -55,7 +55,7 @@ class MemberChoice:
         """
         state = context.state
         if REQUEST not in state:
-            state[REQUEST] = PooledRequest(self._roster)
+            state[REQUEST] = PooledRequest(self._roster, context.deadline)
         request: PooledRequest = state[REQUEST]
         key, tokens = self._facts(context)
         return await request.acquire(key=key, tokens=tokens, deadline=context.deadline)

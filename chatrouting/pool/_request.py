@@ -31,6 +31,7 @@ class PooledRequest:
 
     Attributes:
         roster: Whom it may ask.
+        deadline: When a router ends it, by the event loop's clock; infinity if none does.
         ends: When its budget of time is used up, by the event loop's clock.
         ticket: What the running attempt holds; None between attempts.
         failures: Attempts that failed.
@@ -41,6 +42,7 @@ class PooledRequest:
         "_is_retry",
         "_left_out",
         "_now",
+        "deadline",
         "ends",
         "failures",
         "pause",
@@ -48,9 +50,15 @@ class PooledRequest:
         "ticket",
     )
 
-    def __init__(self, roster: Roster) -> None:
-        """Begin now; the budget of time counts from here."""
+    def __init__(self, roster: Roster, deadline: float = math.inf) -> None:
+        """Begin now; the budget of time counts from here.
+
+        Args:
+            roster: See the class.
+            deadline: See the class.
+        """
         self.roster = roster
+        self.deadline = deadline
         budget = roster.budget
         #: When the first attempt begins, if that was read; None for later ones.
         self._now: float | None = None
@@ -178,11 +186,19 @@ class PooledRequest:
         return self.held.endpoint
 
     def ends_attempt(self, endpoint: Endpoint) -> float:
-        """Return when an attempt that begins now has taken too long, by the event loop's clock."""
-        if endpoint.timeout is None:
-            return self.ends
-        now = anyio.current_time() if self._now is None else self._now
-        return min(self.ends, now + endpoint.timeout)
+        """Return when an attempt that begins now has taken too long, by the event loop's clock.
+
+        Infinity also where it is cut off from further out before that: a timer of its own would be
+        a second one for nothing, half of what the pool adds.
+        """
+        ends = self.ends
+        if endpoint.timeout is not None:
+            now = anyio.current_time() if self._now is None else self._now
+            ends = min(ends, now + endpoint.timeout)
+        # The second question is for calls that somebody shields from cancellation.
+        if self.deadline < ends and anyio.current_effective_deadline() < ends:
+            return math.inf
+        return ends
 
     @property
     def is_over_budget(self) -> bool:

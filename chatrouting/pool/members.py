@@ -74,12 +74,13 @@ class PoolMember(ClosingClient):
             return await self._pool.client_for(self.endpoint).get_response(messages, options)
         endpoint = request.ticket.endpoint  # with a new key, if it was replaced meanwhile
         client: ChatClient = request.roster.core.clients.get(endpoint)
-        if endpoint.timeout is None and request.ends == math.inf:
+        ends = request.ends_attempt(endpoint)
+        if ends == math.inf:
             return await client.get_response(messages, options)
         # What `run_attempt` does; here each coroutine is one that every call pays for.
         try:
             ask = partial(client.get_response, messages, options)
-            return await run_within(request.ends_attempt(endpoint), ask, cancel_count())
+            return await run_within(ends, ask, cancel_count())
         except LimitExpired as expired:
             error = expired.caused(timeout_error(request, endpoint))
         raise error

@@ -33,6 +33,7 @@ from chatrouting.errors import (
     OverloadedError,
     PoolExhaustedError,
     RateLimitError,
+    RequestTimeoutError,
     StallTimeoutError,
     StreamInterruptedError,
 )
@@ -49,7 +50,7 @@ from chatrouting.pool import (
 )
 from chatrouting.testing import ManualClock
 from chatrouting.testing.provider_server import Gate, ProviderServer, Reply
-from chatrouting.testing.scripted import ScriptedChatClient, fails, update
+from chatrouting.testing.scripted import ScriptedChatClient, fails, update, waits_forever
 
 RESILIENT = PoolPolicy.resilient()
 #: Asked in order: one tier each.
@@ -460,6 +461,34 @@ async def test_the_requests_own_deadline_counts_too(anyio_backend, ask, serve):
             await ask(client, "Hi", options)
         with pytest.raises(PoolExhaustedError), anyio.fail_after(20):
             await ask(client)
+
+
+@pytest.mark.virtual_time
+async def test_the_requests_own_deadline_cuts_an_attempt_off(anyio_backend, ask):
+    """It is the router's to tell, and says nothing about the member."""
+    pool = EndpointPool({"a": ScriptedChatClient(waits_forever())})
+    began = anyio.current_time()
+    with pytest.raises(RequestTimeoutError):
+        await ask(PooledChatClient(pool), "Hi", ChatOptions(routing=RoutingHints(timeout=5)))
+    assert anyio.current_time() - began == pytest.approx(5, abs=0.1)
+    assert pool.snapshot()[0].consecutive_faults == 0
+
+
+@pytest.mark.virtual_time
+async def test_an_endpoints_own_limit_holds_where_nobody_else_can_cut_off(anyio_backend):
+    """Somebody may shield the pool from the deadline of the request."""
+
+    class Shielding(DelegatingChatClient):
+        async def get_response(self, messages, options=None):
+            with anyio.CancelScope(shield=True):
+                return await self.inner.get_response(messages, options)
+
+    pool = EndpointPool({Endpoint("a", timeout=20): ScriptedChatClient(waits_forever())})
+    router = OrderedFailoverChatClient([Shielding(PooledChatClient(pool))])
+    began = anyio.current_time()
+    with pytest.raises(RequestTimeoutError):
+        await router.get_response("Hi", ChatOptions(routing=RoutingHints(timeout=5)))
+    assert anyio.current_time() - began == pytest.approx(20, abs=0.1)
 
 
 async def test_the_policy_may_forbid_waiting(anyio_backend, ask, serve):
