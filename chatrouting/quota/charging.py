@@ -28,8 +28,9 @@ def check_charges(charges: Mapping[str, float]) -> None:
     Raises:
         ValueError: If one is negative, infinite or no number.
     """
-    for dimension, amount in charges.items():
-        if not 0.0 <= amount < inf:
+    for amount in charges.values():
+        if not 0 <= amount < inf:
+            dimension = next(name for name, each in charges.items() if not 0 <= each < inf)
             raise ValueError(
                 f"a request is charged {amount!r} of {dimension}; expected a finite number, "
                 "at least 0."
@@ -41,7 +42,9 @@ def admission_costs(policy: ChargePolicy, charges: Mapping[str, float]) -> dict[
 
     Without an output cap, the estimate of the output stands for it.
     """
-    costs = {name: amount for name, amount in charges.items() if name not in _OF_POLICIES}
+    costs = dict(charges)
+    costs.pop(OUTPUT_CAP, None)
+    costs.pop(CACHE_READ_TOKENS, None)
     if INPUT_TOKENS not in charges and OUTPUT_TOKENS not in charges:
         costs[TOTAL_TOKENS] = charges.get(TOTAL_TOKENS, 0.0)
         return costs
@@ -80,11 +83,15 @@ def settlement_costs(
     if failed and policy.failed_requests == "free":
         return {}
     costs = dict(charged)
-    costs |= {name: amount for name, amount in actual.items() if name not in _OF_POLICIES}
+    for name, amount in actual.items():
+        if name not in _OF_POLICIES:
+            costs[name] = amount  # noqa: PERF403  # there are hardly ever any
     if INPUT_TOKENS in charged:
         tokens = _input(policy, charged, actual)
         output = _output(policy, charges, charged, actual, failed=failed)
-        costs |= {INPUT_TOKENS: tokens, OUTPUT_TOKENS: output, TOTAL_TOKENS: tokens + output}
+        costs[INPUT_TOKENS] = tokens
+        costs[OUTPUT_TOKENS] = output
+        costs[TOTAL_TOKENS] = tokens + output
     elif TOTAL_TOKENS in actual:
         costs[TOTAL_TOKENS] = actual[TOTAL_TOKENS]
     if policy.refund == "none":
@@ -124,4 +131,7 @@ def known(actual: Mapping[str, float] | None) -> Mapping[str, float]:
     """Return the amounts that can be believed: what a provider says may be anything."""
     if actual is None:
         return {}
-    return {name: amount for name, amount in actual.items() if 0.0 <= amount < inf}
+    for amount in actual.values():
+        if not 0 <= amount < inf:
+            return {name: each for name, each in actual.items() if 0 <= each < inf}
+    return actual
