@@ -7,89 +7,62 @@ decision, that is the ledger's.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, TypeAlias, final
+from weakref import WeakValueDictionary
 
 from chatrouting.errors import ConfigurationError
+from chatrouting.quota.bucket import Bucket, BucketForm
 from chatrouting.quota.limits import BucketKey, BucketLimits, ChargePolicy, Level
-from chatrouting.quota.windows import Window, windows_of
+from chatrouting.quota.windows import (
+    Amounts,
+    Counter,
+    CounterKind,
+    Late,
+    Section,
+    kind_of,
+    section_of,
+)
 
 #: Says what holds for a bucket; None if nothing is limited there.
 LimitsOf: TypeAlias = Callable[[BucketKey], BucketLimits | None]
+
+#: Some sections of a path, with what to charge there.
+Parts: TypeAlias = list[tuple[Section, Amounts]]
 
 #: Seconds without a request after which a path may go.
 _IDLE: Final = 60.0
 
 
-class Step(NamedTuple):
-    """One bucket of a path.
-
-    Attributes:
-        bucket: The bucket.
-        windows: As they were when the path was laid: whoever holds something settles with these.
-        policy: Place of the bucket's policy among those of the path.
-    """
-
-    bucket: "Bucket"
-    windows: tuple[Window, ...]
-    policy: int
-
-
 @final
-class Bucket:
-    """The windows of one key.
+class Layout:
+    """What paths through buckets of the same kinds have in common; kept once for all of them.
 
     Attributes:
-        key: Its name.
-        limits: What the windows hold.
-        windows: In the order of the limits.
-        paths: How many paths lead through it.
+        places: Of the names of the buckets, among the keys of the path.
+        owners: The same for each counter of the path.
+        policies: How the buckets count; those that count alike share one.
+        sections: How the counters of the path are charged.
     """
 
-    __slots__ = ("_step", "key", "limits", "paths", "windows")
+    __slots__ = ("__weakref__", "owners", "places", "policies", "sections")
 
-    def __init__(self, key: BucketKey, limits: BucketLimits, epoch: float) -> None:
-        self.key = key
-        self.limits = limits
-        self.windows = tuple(
-            window for limit in limits.limits for window in windows_of(limit, epoch=epoch)
-        )
-        self.paths = 0
-        self._step = Step(self, self.windows, 0)
-
-    def step(self, policy: int) -> Step:
-        """Return the bucket as a part of a path, where its policy has this place."""
-        if self._step.policy != policy or self._step.windows is not self.windows:
-            self._step = Step(self, self.windows, policy)
-        return self._step
-
-    def is_at_rest(self, now: float) -> bool:
-        """Say whether nothing is counted any more."""
-        return all(window.is_at_rest(now) for window in self.windows)
-
-    def reconfigure(self, limits: BucketLimits, now: float, epoch: float) -> None:
-        """Hold other limits, keeping what is counted for those that were there before.
-
-        A limit is the same one if its dimension, kind and window are: others begin at nothing.
-        """
-        old: dict[object, list[Window]] = {}
-        for window in self.windows:
-            old.setdefault(_identity(window), []).append(window)
-        windows: list[Window] = []
-        for limit in limits.limits:
-            for new in windows_of(limit, epoch=epoch):
-                same = old.get(_identity(new))
-                if same:
-                    same[0].resize(limit, now)
-                windows.append(same.pop(0) if same else new)
-        self.limits = limits
-        self.windows = tuple(windows)
+    def __init__(
+        self,
+        places: tuple[int, ...],
+        owners: tuple[int, ...],
+        policies: tuple[ChargePolicy, ...],
+        sections: tuple[Section, ...],
+    ) -> None:
+        self.places = places
+        self.owners = owners
+        self.policies = policies
+        self.sections = sections
 
 
-def _identity(window: Window) -> object:
-    limit = window.limit
-    return type(window), limit.dimension, limit.span
+#: Of paths that have not been laid, or have been let go.
+_NOWHERE: Final = Layout((), (), (), ())
 
 
 @final
@@ -98,8 +71,8 @@ class Path:
 
     Attributes:
         keys: Their names, also of those without limits.
-        steps: The buckets.
-        policies: How they count; buckets that count alike share one.
+        counters: Of the buckets, section by section.
+        layout: What they are.
         generation: Of the limits that it was laid for.
         open_holds: How many requests hold something on it.
         busy_until: When the last lease ends, for holds that are never settled.
@@ -108,22 +81,46 @@ class Path:
 
     __slots__ = (
         "busy_until",
+        "counters",
         "generation",
         "keys",
+        "layout",
         "open_holds",
-        "policies",
-        "steps",
         "used_at",
     )
 
     def __init__(self, keys: tuple[BucketKey, ...]) -> None:
         self.keys = keys
-        self.steps: tuple[Step, ...] = ()
-        self.policies: tuple[ChargePolicy, ...] = ()
+        self.counters: tuple[Counter, ...] = ()
+        self.layout = _NOWHERE
         self.generation = 0
         self.open_holds = 0
         self.busy_until = -inf
         self.used_at = -inf
+
+    def parts(self, costs: Sequence[Mapping[str, float]]) -> Parts:
+        """Return what to charge in each section, leaving out those that are charged nothing.
+
+        Args:
+            costs: By dimension, for each policy.
+        """
+        parts: Parts = []
+        for section in self.layout.sections:
+            amounts = section.amounts(costs[section.policy])
+            if amounts:
+                parts.append((section, amounts))
+        return parts
+
+    def late(self, parts: Parts, now: float) -> list[Late]:
+        """Return the limits that have no room."""
+        late: list[Late] = []
+        for section, amounts in parts:
+            late += section.late(self.counters, amounts, now)
+        return late
+
+    def key_of(self, late: Late) -> BucketKey:
+        """Name the bucket of a limit."""
+        return self.keys[self.layout.owners[self.counters.index(late.counter)]]
 
 
 @final
@@ -138,6 +135,9 @@ class BucketTable:
     def __init__(self, limits_of: LimitsOf, *, epoch: float) -> None:
         self.buckets: dict[BucketKey, Bucket] = {}
         self.generation = 1
+        # Held by what uses them: who has limits of his own takes them along when he goes.
+        self._forms: WeakValueDictionary[BucketLimits, BucketForm] = WeakValueDictionary()
+        self._layouts: WeakValueDictionary[object, Layout] = WeakValueDictionary()
         self._limits_of = limits_of
         self._epoch = epoch
         self._paths: dict[tuple[BucketKey, ...], Path] = {}
@@ -180,34 +180,75 @@ class BucketTable:
             self._to_tend.pop()
             del self._paths[path.keys]
             path.generation = 0
-            self._release(path.steps)
-            path.steps = ()
+            self._release(self.buckets_of(path))
+            path.layout = _NOWHERE
+            path.counters = ()
 
     def reconfigure(self, now: float) -> None:
         """Ask anew what holds for every bucket that is in use."""
         self.generation += 1
         for bucket in self.buckets.values():
             limits = self._limits_of(bucket.key) or BucketLimits(())
-            if limits != bucket.limits:
-                bucket.reconfigure(limits, now, self._epoch)
+            if limits != bucket.form.limits:
+                bucket.reconfigure(self._form(limits), now, self._epoch)
+
+    def buckets_of(self, path: Path) -> list[Bucket]:
+        """Return the buckets of a path, from the outside in."""
+        return [self.buckets[path.keys[place]] for place in path.layout.places]
 
     def _lay(self, path: Path) -> None:
+        places: dict[BucketKey, int] = {}
+        for place, key in enumerate(path.keys):
+            places.setdefault(key, place)
         buckets = [
-            bucket for key in dict.fromkeys(path.keys) if (bucket := self._bucket(key)) is not None
+            (place, bucket)
+            for key, place in places.items()
+            if (bucket := self._bucket(key)) is not None
         ]
-        for bucket in buckets:
+        for _, bucket in buckets:
             self.buckets[bucket.key] = bucket
             bucket.paths += 1
-        self._release(path.steps)
+        self._release(self.buckets_of(path))
         # What is equal is kept once: there may be a hundred thousand paths.
         path.keys = tuple(
-            bucket.key if (bucket := self.buckets.get(key)) else key for key in path.keys
+            known.key if (known := self.buckets.get(key)) else key for key in path.keys
         )
-        path.policies = tuple(dict.fromkeys(bucket.limits.policy for bucket in buckets))
-        path.steps = tuple(
-            bucket.step(path.policies.index(bucket.limits.policy)) for bucket in buckets
+        policies = tuple(dict.fromkeys(bucket.form.limits.policy for _, bucket in buckets))
+        alike: dict[tuple[int, CounterKind], list[tuple[int, Counter]]] = {}
+        for place, bucket in buckets:
+            policy = policies.index(bucket.form.limits.policy)
+            for counter in bucket.counters:
+                alike.setdefault((policy, kind_of(counter)), []).append((place, counter))
+        path.counters = tuple(counter for part in alike.values() for _, counter in part)
+        sections = tuple(
+            (*which, tuple(place for place, _ in part)) for which, part in alike.items()
         )
+        path.layout = self._layout(tuple(place for place, _ in buckets), policies, sections)
         path.generation = self.generation
+
+    def _layout(
+        self,
+        places: tuple[int, ...],
+        policies: tuple[ChargePolicy, ...],
+        parts: tuple[tuple[int, CounterKind, tuple[int, ...]], ...],
+    ) -> Layout:
+        layout = self._layouts.get((places, policies, parts))
+        if layout is None:
+            owners: list[int] = []
+            sections: list[Section] = []
+            for policy, kind, of in parts:
+                span = slice(len(owners), len(owners) + len(of))
+                sections.append(section_of(kind, policy=policy, span=span))
+                owners += of
+            layout = Layout(places, tuple(owners), policies, tuple(sections))
+            self._layouts[places, policies, parts] = layout
+        return layout
+
+    def _form(self, limits: BucketLimits) -> BucketForm:
+        form = self._forms.get(limits)
+        if form is None:
+            form = self._forms[limits] = BucketForm(limits)
+        return form
 
     def _bucket(self, key: BucketKey) -> Bucket | None:
         bucket = self.buckets.get(key)
@@ -219,15 +260,15 @@ class BucketTable:
                 f"deployment {key.id!r} has no limits; configure them, or say with an empty tuple "
                 "of limits that it has none."
             )
-        return None if limits is None else Bucket(key, limits, self._epoch)
+        return None if limits is None else Bucket(key, self._form(limits), self._epoch)
 
-    def _release(self, steps: Iterable[Step]) -> None:
-        for step in steps:
-            step.bucket.paths -= 1
-            if not step.bucket.paths:
-                del self.buckets[step.bucket.key]
+    def _release(self, buckets: Iterable[Bucket]) -> None:
+        for bucket in buckets:
+            bucket.paths -= 1
+            if not bucket.paths:
+                del self.buckets[bucket.key]
 
     def _is_idle(self, path: Path, now: float) -> bool:
         if path.open_holds and now < path.busy_until:
             return False
-        return all(step.bucket.paths > 1 or step.bucket.is_at_rest(now) for step in path.steps)
+        return all(bucket.paths > 1 or bucket.is_at_rest(now) for bucket in self.buckets_of(path))

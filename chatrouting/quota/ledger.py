@@ -12,10 +12,17 @@ from math import inf
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, final
 
-from chatrouting.quota.buckets import BucketTable, LimitsOf, Path
+from chatrouting.quota.buckets import BucketTable, LimitsOf, Parts, Path
 from chatrouting.quota.charging import admission_costs, check_charges, known, settlement_costs
 from chatrouting.quota.limits import BucketKey, QuotaLimit
-from chatrouting.quota.windows import Gauge, Lease, Window
+from chatrouting.quota.windows import (
+    Counter,
+    Gauge,
+    Late,
+    Lease,
+    RingSet,
+    window_of,
+)
 
 #: Added to a wait, seconds: adding a wait to a clock may round down.
 _ROUNDING: Final = 1e-6
@@ -32,22 +39,29 @@ class Hold(Lease):
 
     Attributes:
         path: Where.
-        steps: The path's, as they were.
-        policies: The path's, as they were.
+        layout: The path's, as it was.
+        counters: The path's, as they were: whoever holds something settles with these.
         charges: What the request was said to need.
         costs: What the policies of the path made of that.
         is_open: It has not been settled yet.
     """
 
-    __slots__ = ("charges", "costs", "is_open", "path", "policies", "steps")
+    __slots__ = ("charges", "costs", "counters", "is_open", "layout", "path")
 
     def __init__(
-        self, path: Path, charges: Mapping[str, float], costs: _Costs, now: float, expires: float
+        self,
+        path: Path,
+        charges: Mapping[str, float],
+        costs: _Costs,
+        now: float,
+        expires: float,
     ) -> None:
-        super().__init__(now, expires)
+        # Not by Lease: that is one more call for each request.
+        self.charged_at = now
+        self.expires = expires
         self.path = path
-        self.steps = path.steps
-        self.policies = path.policies
+        self.layout = path.layout
+        self.counters = path.counters
         self.charges = charges
         self.costs = costs
         self.is_open = True
@@ -146,7 +160,11 @@ class Ledger:
         now = self._advance(now)
         path = self._current(path, now)
         costs = _costs(path, charges)
-        return _binding(path, costs, now) or self._commit(path, charges, costs, now)
+        parts = path.parts(costs)
+        late = path.late(parts, now)
+        if late:
+            return self._denial(path, late, now)
+        return self._commit(path, charges, costs, parts, now)
 
     def admit_all(
         self, requests: Iterable[tuple[Path, Mapping[str, float]]], now: float
@@ -161,15 +179,19 @@ class Ledger:
         """
         now = self._advance(now)
         parts = [(self._current(path, now), charges) for path, charges in requests]
-        priced = [(path, charges, _costs(path, charges)) for path, charges in parts]
+        asked = [
+            (path, charges, costs, path.parts(costs))
+            for path, charges in parts
+            for costs in (_costs(path, charges),)
+        ]
         denials = [
-            denial
-            for path, _, costs in priced
-            if (denial := _binding(path, costs, now)) is not None
+            self._denial(path, late, now)
+            for path, _, _, amounts in asked
+            if (late := path.late(amounts, now))
         ]
         if denials:
             return max(denials, key=lambda denial: denial.wait)
-        return tuple(self._commit(path, charges, costs, now) for path, charges, costs in priced)
+        return tuple(self._commit(*each, now) for each in asked)
 
     def settle(
         self,
@@ -198,15 +220,11 @@ class Ledger:
         hold.is_open = False
         hold.path.open_holds -= 1
         settled = _settlements(hold, known(actual), failed=failed) if sent else None
-        for _, windows, place in hold.steps:
-            charged = hold.costs[place]
+        costs, counters = hold.costs, hold.counters
+        for section in hold.layout.sections:
+            place = section.policy
             used = settled[place] if settled is not None else _NOTHING
-            for window in windows:
-                dimension = window.dimension
-                before = charged.get(dimension, 0.0)
-                after = used.get(dimension, 0.0)
-                if before != after or window.is_held:
-                    window.settle(before, after, hold, now)
+            section.settle(counters, costs[place], used, hold, now)
         return True
 
     def extend(self, hold: Hold, now: float) -> None:
@@ -216,10 +234,10 @@ class Ledger:
         now = self._advance(now)
         hold.expires = now + self._lease
         hold.path.busy_until = max(hold.path.busy_until, hold.expires)
-        for _, windows, place in hold.steps:
-            for window in windows:
-                amount = hold.costs[place].get(window.dimension, 0.0)
-                if amount and isinstance(window, Gauge):
+        for section in hold.layout.sections:
+            costs = hold.costs[section.policy]
+            for window in hold.counters[section.span]:
+                if isinstance(window, Gauge) and (amount := costs.get(window.dimension)):
                     window.renew(amount, hold)
 
     def debit(
@@ -239,8 +257,8 @@ class Ledger:
         check_charges(amounts)
         now = self._advance(now)
         nobody = Lease(now, now)
-        for step in self._current(path, now).steps:
-            for window in step.windows:
+        for bucket in self._table.buckets_of(self._current(path, now)):
+            for window in bucket.windows:
                 amount = amounts.get(window.dimension, 0.0)
                 if amount and not window.is_held:
                     is_shorter = window.limit.period is None and window.limit.window < within
@@ -256,27 +274,27 @@ class Ledger:
         """
         now = self._advance(now)
         path = self._current(path, now)
-        denial = _binding(path, _costs(path, charges), now)
-        shares = (
-            1.0 - window.used(now) / window.size for step in path.steps for window in step.windows
-        )
-        return Headroom(max(0.0, min(shares, default=1.0)), denial.wait if denial else 0.0)
+        late = path.late(path.parts(_costs(path, charges)), now)
+        used = [section.fullest(path.counters, now) for section in path.layout.sections]
+        ready_at = max((each.ready_at for each in late), default=now)
+        wait = ready_at - now + _ROUNDING if late else 0.0
+        return Headroom(max(0.0, 1.0 - max(used, default=0.0)), wait)
 
     def usage(self, path: Path, now: float) -> tuple[WindowUsage, ...]:
         """Say what each window of a path counts."""
         now = self._advance(now)
         return tuple(
-            _usage(step.bucket.key, window, now)
-            for step in self._current(path, now).steps
-            for window in step.windows
+            _usage(bucket.key, *which, now)
+            for bucket in self._table.buckets_of(self._current(path, now))
+            for which in bucket.places
         )
 
     def snapshot(self, now: float) -> Iterator[WindowUsage]:
         """Yield what each window of each bucket counts. Not to be mixed with other calls."""
         now = self._advance(now)
         for bucket in self._table.buckets.values():
-            for window in bucket.windows:
-                yield _usage(bucket.key, window, now)
+            for which in bucket.places:
+                yield _usage(bucket.key, *which, now)
 
     def reconfigure(self, now: float) -> None:
         """Ask for all limits anew. What is held stays held.
@@ -306,49 +324,63 @@ class Ledger:
         self._table.tend(now)
         return path
 
-    def _commit(self, path: Path, charges: Mapping[str, float], costs: _Costs, now: float) -> Hold:
+    def _denial(self, path: Path, late: Sequence[Late], now: float) -> Denial:
+        """Name the limit that makes a request wait longest; of several the first of the path."""
+        slowest = late[0]
+        for each in late:
+            if each.ready_at > slowest.ready_at or (
+                each.ready_at == slowest.ready_at
+                and each is not slowest
+                and self._order(path, each) < self._order(path, slowest)
+            ):
+                slowest = each
+        window = window_of(slowest.counter, slowest.place)
+        return Denial(
+            path.key_of(slowest),
+            window.limit,
+            slowest.needed,
+            window.used(now),
+            slowest.ready_at - now + _ROUNDING,
+        )
+
+    def _order(self, path: Path, late: Late) -> tuple[int, int]:
+        """Return the place of a limit on its path: of its bucket, and there of its window."""
+        key = path.key_of(late)
+        places = self._table.buckets[key].places
+        return path.keys.index(key), places.index((late.counter, late.place))
+
+    def _commit(
+        self,
+        path: Path,
+        charges: Mapping[str, float],
+        costs: _Costs,
+        parts: Parts,
+        now: float,
+    ) -> Hold:
         hold = Hold(path, charges, costs, now, now + self._lease)
         path.open_holds += 1
         path.busy_until = max(path.busy_until, hold.expires)
-        for _, windows, place in path.steps:
-            cost = costs[place]
-            for window in windows:
-                amount = cost.get(window.dimension, 0.0)
-                if amount:
-                    window.charge(amount, hold, now)
+        counters = path.counters
+        for section, amounts in parts:
+            section.charge(counters, amounts, hold, now)
         return hold
 
 
 def _costs(path: Path, charges: Mapping[str, float]) -> _Costs:
     check_charges(charges)
-    return [admission_costs(policy, charges) for policy in path.policies]
+    return [admission_costs(policy, charges) for policy in path.layout.policies]
 
 
 def _settlements(hold: Hold, actual: Mapping[str, float], *, failed: bool) -> _Costs:
+    costs = hold.costs
     return [
-        settlement_costs(policy, hold.charges, charged, actual, failed=failed)
-        for policy, charged in zip(hold.policies, hold.costs, strict=True)
+        settlement_costs(policy, hold.charges, costs[place], actual, failed=failed)
+        for place, policy in enumerate(hold.layout.policies)
     ]
 
 
-def _binding(path: Path, costs: _Costs, now: float) -> Denial | None:
-    """Return the limit that makes a request wait longest, None if it need not wait."""
-    latest = now
-    binding: tuple[BucketKey, Window, float] | None = None
-    for bucket, windows, place in path.steps:
-        cost = costs[place]
-        for window in windows:
-            amount = cost.get(window.dimension, 0.0)
-            if amount:
-                ready_at = window.ready_at(amount, now)
-                if ready_at > latest:
-                    latest = ready_at
-                    binding = bucket.key, window, amount
-    if binding is None:
-        return None
-    key, window, amount = binding
-    return Denial(key, window.limit, amount, window.used(now), latest - now + _ROUNDING)
-
-
-def _usage(key: BucketKey, window: Window, now: float) -> WindowUsage:
-    return WindowUsage(key, window.limit, window.used(now), window.size)
+def _usage(key: BucketKey, counter: Counter, place: int, now: float) -> WindowUsage:
+    if isinstance(counter, RingSet):
+        limit = counter.form.limits[place]
+        return WindowUsage(key, limit, counter.used(place, now), limit.usable)
+    return WindowUsage(key, counter.limit, counter.used(now), counter.size)

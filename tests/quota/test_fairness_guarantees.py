@@ -12,7 +12,7 @@ from chatrouting.quota.assured import AssuredShares
 from chatrouting.quota.guarantees import GuaranteeKind, TenantContract, plan
 from chatrouting.quota.limits import QuotaLimit
 from chatrouting.quota.timeline import Timeline
-from chatrouting.quota.windows import windows_of
+from chatrouting.quota.windows import RingForm, RingSet, SlotRing
 
 LIMIT = QuotaLimit("output_tokens", 60_000)
 HALVES = {"a": TenantContract(share=0.45), "b": TenantContract(share=0.45)}
@@ -25,7 +25,7 @@ class Deployment:
         self.limit = limit
         self.plan = plan([limit], contracts, **settings)
         self.shares = AssuredShares(self.plan, 0.0)
-        self.ring = windows_of(limit, epoch=0.0)[0]
+        self.ring = SlotRing(RingSet(RingForm([limit])), 0)
         self.admitted = []
 
     def ask(self, tenant, amount, now):

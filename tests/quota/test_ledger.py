@@ -454,6 +454,33 @@ class TestReading:
         assert shown == {"shop": (1, 4), "bank": (1, 4), "openai:": (2, 7)}
 
 
+class TestTies:
+    """Of limits that make a request wait equally long, the first of the path is named."""
+
+    def test_the_outermost_bucket_comes_first(self):
+        """[quota R57] Whatever kinds of limits the buckets have."""
+        ledger = ledger_of(
+            {
+                Level.TENANT: only(QuotaLimit("concurrency", 1), QuotaLimit("input_tokens", 5)),
+                Level.TEAM: only(QuotaLimit("input_tokens", 5), QuotaLimit("requests", 0.5)),
+                Level.API_KEY: only(QuotaLimit("requests", 0.5)),
+            }
+        )
+        path = path_of(ledger, tenant="shop", team="search", api_key="k")
+        denial = ledger.admit(path, ONE | {"input_tokens": 6}, 0.0)
+        assert (denial.key.level, denial.limit.dimension) == (Level.TENANT, "input_tokens")
+        denial = ledger.admit(path, ONE | {"input_tokens": 6, "concurrency": 2}, 0.0)
+        assert (denial.key.level, denial.limit.dimension) == (Level.TENANT, "concurrency")
+
+    def test_the_fullest_limit_is_the_headroom_of_any_kind(self):
+        ledger = ledger_of(
+            {Level.TENANT: only(QuotaLimit("requests", 10), QuotaLimit("concurrency", 4))}
+        )
+        path = path_of(ledger, tenant="shop")
+        ledger.admit(path, ONE | {"concurrency": 1}, 0.0)
+        assert ledger.headroom(path, ONE, 0.0).share == 0.75
+
+
 class TestLiveChanges:
     """Limits that change while requests hold something. [quota R63]"""
 
@@ -468,6 +495,64 @@ class TestLiveChanges:
         limits[Level.TENANT] = only(QuotaLimit("requests", 5))
         ledger.reconfigure(1.0)
         assert admitted(ledger, path, now=1.0) == 3
+
+    @pytest.mark.parametrize("slots", [60, 30])
+    def test_what_is_counted_goes_on_beside_other_limits(self, slots):
+        """Also what is held: it is given back to where it was charged."""
+        ledger, path, limits = self.make(
+            QuotaLimit("requests", 9), QuotaLimit("input_tokens", 900), QuotaLimit("concurrency", 9)
+        )
+        tokens = ONE | {"input_tokens": 100, "concurrency": 1, "custom:images": 2}
+        first, second = ledger.admit(path, tokens, 0.0), ledger.admit(path, tokens, 5.0)
+        limits[Level.TENANT] = only(
+            QuotaLimit("custom:images", 9),
+            QuotaLimit("input_tokens", 900, slots=slots),
+            QuotaLimit("stream_seconds", 9),
+            QuotaLimit("requests", 9),
+            QuotaLimit("concurrency", 9),
+        )
+        ledger.reconfigure(10.0)
+        assert used(ledger, path, 10.0) == [0, 200, 0, 2, 2]
+        ledger.settle(first, {"input_tokens": 40}, 11.0)
+        ledger.settle(second, {"input_tokens": 130}, 12.0)
+        assert used(ledger, path, 12.0) == [0, 170, 0, 2, 0]
+        assert used(ledger, path, 62.0) == [0, 130, 0, 1, 0]
+        assert used(ledger, path, 68.0) == [0, 30, 0, 0, 0]
+
+    def test_limits_of_one_window_may_part(self):
+        """And what is held of both is given back to both."""
+        ledger, path, limits = self.make(QuotaLimit("requests", 9), QuotaLimit("input_tokens", 900))
+        ledger.admit(path, ONE, 0.0)
+        hold = ledger.admit(path, ONE | {"input_tokens": 100}, 4.0)
+        limits[Level.TENANT] = only(
+            QuotaLimit("requests", 9, slots=60), QuotaLimit("input_tokens", 900, slots=30)
+        )
+        ledger.reconfigure(10.0)
+        assert used(ledger, path, 10.0) == [2, 100]
+        ledger.settle(hold, None, 11.0, sent=False)
+        assert used(ledger, path, 11.0) == [1, 0]
+
+    def test_more_may_be_held_at_once(self):
+        ledger, path, limits = self.make(QuotaLimit("requests", 9), QuotaLimit("concurrency", 1))
+        one = ONE | {"concurrency": 1}
+        assert ledger.admit(path, one, 0.0)
+        limits[Level.TENANT] = only(QuotaLimit("requests", 9), QuotaLimit("concurrency", 2))
+        ledger.reconfigure(1.0)
+        assert isinstance(ledger.admit(path, one, 1.0), Hold)
+        assert isinstance(ledger.admit(path, one, 1.0), Denial)
+
+    def test_a_limit_that_is_gone_counts_no_more(self):
+        """Nor does what is held of it when it comes again."""
+        ledger, path, limits = self.make(QuotaLimit("requests", 9), QuotaLimit("input_tokens", 900))
+        hold = ledger.admit(path, ONE | {"input_tokens": 100}, 0.0)
+        both = limits[Level.TENANT]
+        limits[Level.TENANT] = only(QuotaLimit("requests", 9))
+        ledger.reconfigure(0.1)
+        limits[Level.TENANT] = both
+        ledger.reconfigure(0.2)
+        ledger.admit(path, ONE | {"input_tokens": 70}, 0.3)
+        ledger.settle(hold, None, 0.4, sent=False)
+        assert used(ledger, path, 0.4) == [1, 70]
 
     def test_with_less_nothing_goes_through_until_it_has_drained(self):
         ledger, path, limits = self.make(QuotaLimit("requests", 5))

@@ -7,15 +7,26 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chatrouting.quota.limits import QuotaLimit
-from chatrouting.quota.windows import Lease, windows_of
+from chatrouting.quota.windows import Lease, RingForm, RingSet, SlotRing, own_window_of
 
 #: What the ledger adds to a wait.
 A_LITTLE = 1e-6
 
 
+def ring_of(limit):
+    return SlotRing(RingSet(RingForm([limit])), 0)
+
+
 def window_of(*args, epoch=0.0, **settings):
-    (window,) = windows_of(QuotaLimit(*args, **settings), epoch=epoch)
-    return window
+    limit = QuotaLimit(*args, **settings)
+    return ring_of(limit) if limit.kind == "ring" else own_window_of(limit, epoch=epoch)
+
+
+def resized(ring, limit, now):
+    """Return what goes on with the count of a ring for another limit."""
+    other = ring_of(limit)
+    other.ring.inherit([ring], now)
+    return other
 
 
 def charge(window, amount, now, *, lasts=600.0):
@@ -125,7 +136,7 @@ class TestRing:
         """[quota R63]"""
         ring = window_of("requests", 10)
         charge(ring, 10, now=0.0)
-        ring.resize(QuotaLimit("requests", 15), now=1.0)
+        ring = resized(ring, QuotaLimit("requests", 15), now=1.0)
         assert admitted(ring, 1, now=1.0) == 5
 
     def test_nothing_is_free_until_it_has_drained_when_the_limit_is_lowered(self):
@@ -133,7 +144,7 @@ class TestRing:
         ring = window_of("requests", 10)
         for second in range(10):
             charge(ring, 1, now=float(second))
-        ring.resize(QuotaLimit("requests", 4), now=10.0)
+        ring = resized(ring, QuotaLimit("requests", 4), now=10.0)
         assert ring.ready_at(1, now=10.0) == 67.0
         assert admitted(ring, 1, now=67.0) == 1
 
@@ -141,14 +152,57 @@ class TestRing:
         ring = window_of("requests", 10, window=60, slots=60)
         lease = charge(ring, 4, now=7.0)
         charge(ring, 3, now=9.5)
-        ring.resize(QuotaLimit("requests", 10, window=60, slots=4), now=10.0)
+        ring = resized(ring, QuotaLimit("requests", 10, window=60, slots=4), now=10.0)
         assert ring.used(now=10.0) == 7
         assert ring.ready_at(10, now=10.0) == 75.0
         ring.settle(4, 1, lease, now=11.0)
         assert ring.used(now=11.0) == 4
-        ring.resize(QuotaLimit("requests", 10, window=6, slots=6), now=20.0)
+        ring = resized(ring, QuotaLimit("requests", 10, window=6, slots=6), now=20.0)
         assert ring.used(now=20.0) == 4
         assert ring.used(now=27.0) == 0
+
+    def test_gives_back_no_more_than_is_there_when_its_slots_have_changed(self):
+        """What was charged may have moved to the next slot, and others be where it was."""
+        ring = window_of("requests", 10)
+        charge(ring, 1, now=7.0)
+        lease = charge(ring, 4, now=8.0)
+        ring = resized(ring, QuotaLimit("requests", 10, slots=20), now=30.0)
+        ring.settle(4, 0, lease, now=31.0)
+        assert ring.used(now=31.0) == 4
+
+    def test_counts_on_through_many_windows(self):
+        """[quota G1] Numbers of slots are kept short, whatever the clock says."""
+        ring = window_of("requests", 1000)
+        leases = [charge(ring, 3, now=1e6 + second) for second in range(1000)]
+        ring.settle(3, 1, leases[-30], now=1e6 + 999)
+        assert ring.used(now=1e6 + 999) == 61 * 3 - 2
+        assert ring.used(now=1e6 + 1029) == 31 * 3 - 2
+        assert ring.used(now=1e6 + 1031) == 29 * 3
+
+    def test_many_slots_are_as_exact(self):
+        """[quota G1]"""
+        ring = window_of("requests", 1000, slots=600)
+        leases = [charge(ring, 3, now=tick / 10 + 0.05) for tick in range(0, 3000, 3)]
+        ring.settle(3, 1, leases[-30], now=299.8)
+        assert ring.used(now=299.8) == 200 * 3 - 2
+
+    def test_holds_what_four_bytes_do_not(self):
+        """[quota G3] Amounts are kept in four bytes as long as these are exact."""
+        ring = window_of("output_tokens", 1e9)
+        lease = charge(ring, 2.0**25, now=0.0)
+        charge(ring, 2.0**25, now=1.0)
+        ring.settle(2.0**25, 2.0**25 - 1, lease, now=2.0)
+        charge(ring, 2.0**25 + 1, now=3.0)
+        assert ring.used(now=4.0) == 3 * 2.0**25
+        assert ring.used(now=61.0) == 2 * 2.0**25 + 1
+        assert ring.used(now=62.0) == 2.0**25 + 1
+
+    def test_roundings_do_not_pile_up(self):
+        ring = window_of("custom:money", 100.0)
+        for tick in range(6000):
+            ring.settle(0.3, 0.1, charge(ring, 0.3, now=tick / 2), now=tick / 2)
+        assert ring.used(now=2999.5) == pytest.approx(12.2, rel=1e-12)
+        assert ring.used(now=3061.0) == 0
 
     def test_rests_when_all_has_left(self):
         ring = window_of("requests", 10)
@@ -168,18 +222,19 @@ class TestPacer:
 
     def test_a_ring_with_a_burst_is_paced(self):
         """[quota R14] Half a minute's limit in a second waits, although the minute has room."""
-        ring, pacer = windows_of(QuotaLimit("requests", 600, burst=1.0), epoch=0.0)
+        limit = QuotaLimit("requests", 600, burst=1.0)
+        ring, pacer = ring_of(limit), own_window_of(limit, epoch=0.0)
         assert admitted(pacer, 1, now=0.0) == 10
         assert pacer.ready_at(1, now=0.0) == pytest.approx(0.1, abs=1e-5)
         assert ring.ready_at(300, now=0.0) == 0.0
 
     def test_a_paced_ring_reaches_the_whole_limit(self):
-        _, pacer = windows_of(QuotaLimit("requests", 600, burst=1.0), epoch=0.0)
+        pacer = own_window_of(QuotaLimit("requests", 600, burst=1.0), epoch=0.0)
         through = sum(admitted(pacer, 1, now=tick / 10) for tick in range(600))
         assert through == 609
 
     def test_beside_a_ring_a_large_request_only_waits_for_what_was_spent(self):
-        _, pacer = windows_of(QuotaLimit("input_tokens", 600, burst=1.0), epoch=0.0)
+        pacer = own_window_of(QuotaLimit("input_tokens", 600, burst=1.0), epoch=0.0)
         assert charge(pacer, 300, now=0.0)
         assert pacer.ready_at(300, now=0.0) == pytest.approx(30.0, abs=1e-5)
 

@@ -9,31 +9,52 @@ from chatrouting.quota.limits import QuotaLimit
 from chatrouting.quota.windows.gauge import Gauge
 from chatrouting.quota.windows.pacer import Pacer
 from chatrouting.quota.windows.period import CalendarWindow
-from chatrouting.quota.windows.ring import SlotRing
-from chatrouting.quota.windows.window import Lease, Window
+from chatrouting.quota.windows.ring import RingForm, RingSet, SlotRing
+from chatrouting.quota.windows.section import (
+    Amounts,
+    Counter,
+    CounterKind,
+    Late,
+    LimitWindow,
+    Section,
+    kind_of,
+    section_of,
+    window_of,
+)
+from chatrouting.quota.windows.window import Lease, OwnWindow, Window
 
 __all__ = [
+    "Amounts",
     "CalendarWindow",
+    "Counter",
+    "CounterKind",
     "Gauge",
+    "Late",
     "Lease",
+    "LimitWindow",
+    "OwnWindow",
     "Pacer",
+    "RingForm",
+    "RingSet",
+    "Section",
     "SlotRing",
     "Window",
-    "windows_of",
+    "kind_of",
+    "own_window_of",
+    "section_of",
+    "window_of",
 ]
 
 
-def windows_of(limit: QuotaLimit, *, epoch: float) -> tuple[Window, ...]:
-    """Make the windows that hold a limit: two for a ring that is paced, otherwise one.
+def own_window_of(limit: QuotaLimit, *, epoch: float) -> OwnWindow:
+    """Make the window of a limit that counts by itself: of a ring, its pace.
 
     Args:
-        limit: What they hold.
+        limit: What it holds; a ring with a burst, or no ring.
         epoch: Unix time at instant 0, for calendars.
     """
     if limit.kind == "gauge":
-        return (Gauge(limit),)
+        return Gauge(limit)
     if limit.kind == "calendar":
-        return (CalendarWindow(limit, epoch),)
-    if limit.kind == "bucket":
-        return (Pacer(limit),)
-    return (SlotRing(limit),) if limit.burst is None else (SlotRing(limit), Pacer(limit))
+        return CalendarWindow(limit, epoch)
+    return Pacer(limit)

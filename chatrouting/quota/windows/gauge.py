@@ -6,11 +6,11 @@ from typing import final
 from typing_extensions import override
 
 from chatrouting.quota.limits import QuotaLimit
-from chatrouting.quota.windows.window import ROUNDING, Lease, Window
+from chatrouting.quota.windows.window import ROUNDING, Lease, OwnWindow
 
 
 @final
-class Gauge(Window):
+class Gauge(OwnWindow):
     """What is held at the same time. What is not given back ends with its lease."""
 
     __slots__ = ("_held", "_leases", "dimension", "limit", "size")
@@ -19,7 +19,8 @@ class Gauge(Window):
 
     def __init__(self, limit: QuotaLimit) -> None:
         self.dimension = limit.dimension
-        self._leases: dict[Lease, float] = {}
+        # None if nothing is held: most gauges hold nothing, and an empty dict takes memory.
+        self._leases: dict[Lease, float] | None = None
         self._held = 0.0
         self._measure(limit)
 
@@ -39,41 +40,47 @@ class Gauge(Window):
         """Return when enough leases have ended. They are looked at only when there is no room."""
         excess = self.used(now) + amount - self.size * ROUNDING
         free_at = now
-        for lease in sorted(self._leases, key=_expires):
+        leases = self._leases or {}
+        for lease in sorted(leases, key=_expires):
             if excess <= 0.0:
                 break
-            excess -= self._leases[lease]
+            excess -= leases[lease]
             free_at = lease.expires
         return free_at
 
     @override
     def charge(self, amount: float, lease: Lease, now: float) -> None:
+        if self._leases is None:
+            self._leases = {}
         self._leases[lease] = amount
         self._held += amount
 
     @override
     def settle(self, charged: float, actual: float, lease: Lease, now: float) -> None:
+        if self._leases is None:
+            return
         self._held -= self._leases.pop(lease, 0.0)
         if not self._leases:
             self._held = 0.0
-            self._leases.clear()  # an empty dict may have room for many
+            self._leases = None
 
     def renew(self, amount: float, lease: Lease) -> None:
         """Count again what is still running, although its lease had ended."""
-        if lease not in self._leases:
+        if self._leases is None or lease not in self._leases:
             self.charge(amount, lease, lease.charged_at)
 
     @override
     def used(self, now: float) -> float:
-        if any(lease.expires <= now for lease in self._leases):
-            live = {lease: held for lease, held in self._leases.items() if lease.expires > now}
-            self._leases = live
+        leases = self._leases
+        if leases is not None and any(lease.expires <= now for lease in leases):
+            live = {lease: held for lease, held in leases.items() if lease.expires > now}
+            self._leases = live or None
             self._held = sum(live.values())
         return self._held
 
     @override
     def is_at_rest(self, now: float) -> bool:
-        return all(lease.expires <= now for lease in self._leases)
+        return all(lease.expires <= now for lease in self._leases or ())
 
     @override
     def resize(self, limit: QuotaLimit, now: float) -> None:

@@ -10,11 +10,11 @@ from typing import final
 from typing_extensions import override
 
 from chatrouting.quota.limits import QuotaLimit
-from chatrouting.quota.windows.window import INSTANT, ROUNDING, Lease, Window
+from chatrouting.quota.windows.window import INSTANT, ROUNDING, Lease, OwnWindow
 
 
 @final
-class Pacer(Window):
+class Pacer(OwnWindow):
     """An even pace, by one instant: until when the refill is spent (GCRA).
 
     Beside a ring, the refill is the whole limit, and a request larger than the burst waits no

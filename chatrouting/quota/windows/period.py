@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 from typing_extensions import override
 
 from chatrouting.quota.limits import QuotaLimit
-from chatrouting.quota.windows.window import INSTANT, ROUNDING, Lease, Window
+from chatrouting.quota.windows.window import INSTANT, ROUNDING, Lease, OwnWindow
 
 
 @final
-class CalendarWindow(Window):
+class CalendarWindow(OwnWindow):
     """From one midnight to the next, or one first of a month to the next, where the limit says."""
 
     __slots__ = ("_begins", "_ends", "_epoch", "_used", "dimension", "limit", "size")

@@ -73,6 +73,12 @@ class Window(Protocol):
         """Say whether a new window would do as well."""
         ...
 
+
+class OwnWindow(Window, Protocol):
+    """A window that counts by itself, and not side by side with others of its bucket."""
+
+    __slots__ = ()
+
     def resize(self, limit: QuotaLimit, now: float) -> None:
         """Count for another limit on the same dimension and of the same kind from now on."""
         ...
