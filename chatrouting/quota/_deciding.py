@@ -1,7 +1,7 @@
 """Candidates in, decisions out: what a request asks for, what it was given, or why not."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import getrandbits
 from typing import Any, Final, final
@@ -34,7 +34,7 @@ _OWN: Final = frozenset({Level.ORGANISATION, Level.TENANT, Level.TEAM, Level.API
 _SOON: Final = 0.1
 
 
-def own_amounts(quote: Quote, amounts: dict[str, float]) -> dict[str, float]:
+def own_amounts(quote: Quote, amounts: Mapping[str, float]) -> Mapping[str, float]:
     """Return what the principal's buckets read: tokens as they are, not as a provider weighs them.
 
     Args:
@@ -42,6 +42,8 @@ def own_amounts(quote: Quote, amounts: dict[str, float]) -> dict[str, float]:
         amounts: Charges or what was used, as the deployment reads them.
     """
     weight = quote.profile.output_weight
+    if weight == 1.0 and not quote.profile.cap_held_as_input:
+        return amounts
     own = dict(amounts)
     for dimension in (OUTPUT_TOKENS, OUTPUT_CAP):
         if dimension in own:
