@@ -298,11 +298,18 @@ async def test_a_failing_request_is_translated(anyio_backend):
     await stream.aclose()
 
 
-async def test_a_bug_of_somebody_else_goes_through(anyio_backend):
-    stream = source(Answer(b"data: a\n\n", KeyError("x")))
-    assert (await anext(stream)).text == "a"
+@pytest.mark.parametrize(
+    ("pieces", "headers"),
+    [
+        pytest.param([b"data: a\n\n"], SSE, id="between updates"),
+        pytest.param([b"data: end\n\n"], SSE, id="after the end"),
+        pytest.param([b"<html>"], {"content-type": "text/html"}, id="in what is no stream"),
+    ],
+)
+async def test_a_bug_of_somebody_else_goes_through(pieces, headers, anyio_backend):
+    stream = source(Answer(*pieces, KeyError("x"), headers=headers))
     with pytest.raises(KeyError):
-        await anext(stream)
+        await texts(stream)
     await stream.aclose()
 
 

@@ -161,3 +161,12 @@ def test_what_is_nested_too_deeply_cannot_be_written():
 def test_raw_arguments_nested_too_deeply_give_way_to_the_parsed_ones():
     call = ToolCallContent("c", "f", {"a": 1}, DEEP)
     assert json.loads(arguments_text(call)) == {"a": 1}
+
+
+async def test_what_the_sdk_refuses_for_another_reason_is_raised_as_it_is():
+    """A client without a credential: nothing of the request is at fault."""
+    async with httpx2.AsyncClient(verify=False) as http:
+        sdk = AsyncOpenAI(base_url="http://localhost", api_key="unused", http_client=http)
+        sdk.api_key = ""
+        with pytest.raises(TypeError, match="authentication"):
+            await OpenAIChatClient(sdk, "some-model").get_response("hi")
