@@ -433,3 +433,25 @@ def test_what_is_collected_in_the_middle_of_something_is_given_back_after_it():
         assert ticket.is_open
     assert not ticket.is_open
     assert sum(state.in_flight for state in pool.snapshot()) == 0
+
+
+@pytest.mark.parametrize("work", ["pick", "succeeded"])
+def test_what_is_dropped_in_the_middle_is_given_back_afterwards(work):
+    """A destructor may run anywhere, also while the pool's lock is held by the same thread."""
+    dropped = []
+
+    def clock():
+        while dropped:
+            pool.released(dropped.pop())
+        return 0.0
+
+    pool = EndpointPool([Endpoint("a"), Endpoint("b")], clock=clock)
+    kept = pool.pick()
+    dropped.append(pool.pick())
+
+    if work == "pick":
+        pool.pick()
+    else:
+        pool.succeeded(kept)
+
+    assert sum(each.in_flight for each in pool.snapshot()) == (2 if work == "pick" else 0)
