@@ -180,6 +180,7 @@ async def test_progress_goes_to_the_notes_and_is_removed_at_the_end(anyio_backen
 @pytest.mark.timeout(60)
 def test_a_person_at_a_terminal_sees_a_bar_that_makes_way_for_the_results(write):
     """The whole command in a pseudo-terminal of 80 columns, with the real encoder."""
+    pytest.importorskip("tokenizers")
     routes = write(ROUTES)
     data = write("label\ttext\n" + "code\tthere is a bug\n" * 600, "data.tsv")
     shown = in_a_terminal("semantic", "evaluate", str(routes), str(data))
