@@ -11,7 +11,6 @@ from typing import Final, final
 
 from chatrouting.errors import ConfigurationError
 from chatrouting.quota._checks import check_each, check_kind, check_text
-from chatrouting.quota.deployments import check_limits
 from chatrouting.quota.limits import BucketKey, BucketLimits, Level
 
 #: How many ids may stand around one of a level.
@@ -41,12 +40,12 @@ class Ceilings:
         check_kind("ceilings", named, Mapping, "BucketLimits for each BucketKey")
         for key, limits in named.items():
             _check_key("ceilings", key)
-            check_limits(f"ceiling of {key}", limits)
+            check_kind(f"ceiling of {key}", limits, BucketLimits, "BucketLimits")
         check_kind("default_ceilings", defaults, Mapping, "BucketLimits for each Level")
         for level, limits in defaults.items():
             check_kind("a key of default_ceilings", level, Level, "a Level, such as Level.TENANT")
             _check_level(level)
-            check_limits(f"default ceiling of {level}", limits)
+            check_kind(f"default ceiling of {level}", limits, BucketLimits, "BucketLimits")
         self._named = dict(named)
         self._defaults = dict(defaults)
 
@@ -64,7 +63,7 @@ class Ceilings:
         for key, limits in changes.items():
             _check_key("ceilings", key)
             if limits is not None:
-                check_limits(f"ceiling of {key}", limits)
+                check_kind(f"ceiling of {key}", limits, BucketLimits, "BucketLimits")
 
     def change(self, changes: Mapping[BucketKey, BucketLimits | None]) -> None:
         """Make changes that have been checked."""

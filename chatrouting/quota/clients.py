@@ -135,10 +135,11 @@ class QuotaChatClient(DelegatingChatClient):
         client, options = self._asked(reservation, options)
         try:
             response = await client.get_response(said, options)
+            usage = response.usage  # within: what a client returns may be no response
         except BaseException as error:
             _fail(self._governor, reservation, error)
             raise
-        reservation.settle(response.usage)
+        reservation.settle(usage)
         self._governor.observe(reservation, response.rate_limit_headers)
         return response
 

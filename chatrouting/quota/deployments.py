@@ -16,9 +16,7 @@ from chatrouting.quota.limits import (
     OUTPUT_TOKENS,
     TOTAL_TOKENS,
     BucketLimits,
-    ChargePolicy,
     ProviderScope,
-    QuotaLimit,
 )
 from chatrouting.quota.profiles import ProviderProfile
 from chatrouting.quota.quote import Quote
@@ -59,7 +57,7 @@ class QuotaDeployment:
         of_this = f"of deployment {self.name!r}"
         check_kind(f"scope {of_this}", self.scope, ProviderScope, "a ProviderScope")
         check_kind(f"profile {of_this}", self.profile, ProviderProfile, "a ProviderProfile")
-        check_limits(f"limits {of_this}", self.limits)
+        check_kind(f"limits {of_this}", self.limits, BucketLimits, "BucketLimits")
         check_kind(f"model_profile {of_this}", self.model_profile, str, "a text")
         if self.model is not None:
             check_text(f"model {of_this}", self.model)
@@ -94,19 +92,6 @@ class QuotaDeployment:
         if CONCURRENCY in self.capacity:
             costs = {**costs, CONCURRENCY: costs.get(CONCURRENCY, 0.0) * quote.duration.value}
         return dominant_share(costs, self.capacity)
-
-
-def check_limits(name: str, value: object) -> None:
-    """Refuse what are no limits of a bucket.
-
-    Raises:
-        TypeError: If it is None.
-        ConfigurationError: If it is something else.
-    """
-    check_kind(name, value, BucketLimits, "BucketLimits")
-    if isinstance(value, BucketLimits):
-        check_each(name, value.limits, QuotaLimit, "QuotaLimits in BucketLimits")
-        check_kind(f"policy of the {name}", value.policy, ChargePolicy, "a ChargePolicy")
 
 
 def capacity_of(limits: BucketLimits) -> dict[str, float]:

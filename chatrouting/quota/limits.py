@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from chatrouting._frozen import FrozenDict
 from chatrouting.errors import ConfigurationError
 from chatrouting.options import Principal, check_count
+from chatrouting.quota._checks import check_each, check_kind, check_mapping, check_text, is_number
 
 REQUESTS: Final = "requests"
 INPUT_TOKENS: Final = "input_tokens"
@@ -92,7 +93,8 @@ class QuotaLimit:
 
     def __post_init__(self) -> None:
         check_dimension(self.dimension)
-        kind = cast("LimitKind | None", self.kind) or self._usual_kind()
+        given = cast("LimitKind | None", self.kind)
+        kind = self._usual_kind() if given is None else given
         if kind == "bucket" and self.burst is None:
             object.__setattr__(self, "burst", _BURST)
         object.__setattr__(self, "kind", kind)
@@ -124,7 +126,7 @@ class QuotaLimit:
                     f"burst {name} is {self.burst!r} s; expected less than its window, "
                     f"{self.window:g} s."
                 )
-        if not (_is_number(self.headroom) and 0 <= self.headroom < 1):
+        if not (is_number(self.headroom) and 0 <= self.headroom < 1):
             raise ConfigurationError(
                 f"headroom {name} is {self.headroom!r}; expected a fraction, 0 <= headroom < 1."
             )
@@ -156,6 +158,7 @@ class QuotaLimit:
                 f"period of {where} is {self.period!r}; expected one of "
                 f"{', '.join(get_args(Period))}."
             )
+        check_text(f"timezone of {where}", self.timezone)
         try:
             ZoneInfo(self.timezone)
         except (ValueError, OSError, LookupError) as error:
@@ -215,7 +218,9 @@ class BucketLimits:
     policy: ChargePolicy = ChargePolicy()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "limits", tuple(self.limits))
+        limits = check_each("limits of a bucket", self.limits, QuotaLimit, "a tuple of QuotaLimits")
+        check_kind("policy of a bucket", self.policy, ChargePolicy, "a ChargePolicy")
+        object.__setattr__(self, "limits", limits)
 
 
 @final
@@ -233,13 +238,9 @@ class ProviderScope:
     parts: Mapping[str, str] = FrozenDict()
 
     def __post_init__(self) -> None:
-        if not self.provider:
-            raise ConfigurationError("a provider scope has no provider; name it.")
-        for name, value in self.parts.items():
-            if not isinstance(value, str):
-                raise ConfigurationError(
-                    f"{name} of a scope of {self.provider} is {value!r}; expected a text."
-                )
+        check_text("provider of a scope", self.provider)
+        name = f"parts of a scope of {self.provider}"
+        check_mapping(name, self.parts, str, str, "a text for each name")
         object.__setattr__(self, "parts", FrozenDict(self.parts))
 
     def __str__(self) -> str:
@@ -320,10 +321,5 @@ def check_dimension(name: str) -> None:
 
 
 def _check_positive(name: str, value: float) -> None:
-    if not (_is_number(value) and 0 < value < math.inf):
+    if not (is_number(value) and 0 < value < math.inf):
         raise ConfigurationError(f"{name} is {value!r}; expected a finite number, more than 0.")
-
-
-def _is_number(value: object) -> bool:
-    # True is a number to Python, and a slip of whoever wrote it.
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -8,8 +8,9 @@ stream is dropped.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from numbers import Real
 from types import TracebackType
-from typing import Final, Protocol, Self, final
+from typing import Final, Protocol, Self, cast, final
 
 from chatrouting.quota._candidate import Candidate, Grant
 from chatrouting.quota.decisions import Decision, DecisionOutcome, FundingKind
@@ -55,7 +56,7 @@ class Ending:
         error: BaseException | None = None,
         is_complete: bool = True,
     ) -> None:
-        self.usage = None if usage is None else believable(usage)
+        self.usage = believable(usage)
         self.was_sent = was_sent
         self.error = error
         self.is_complete = is_complete
@@ -221,9 +222,16 @@ class Reservation:
             self.fail(error)
 
 
-def believable(usage: Usage) -> Usage:
-    """Leave out what no request can use: what a provider says may be anything."""
-    wrong = {
-        name: None for name in _NUMBERS if not 0 <= (getattr(usage, name) or 0) <= _MOST_TOKENS
-    }
+def believable(usage: object) -> Usage | None:
+    """Leave out what no request can use: what a provider or a client says may be anything."""
+    if not isinstance(usage, Usage):
+        return None
+    wrong = {name: None for name in _NUMBERS if not _is_believable(getattr(usage, name))}
     return replace(usage, **wrong) if wrong else usage
+
+
+def _is_believable(tokens: object) -> bool:
+    if tokens is None:
+        return True
+    is_number = isinstance(tokens, Real) and not isinstance(tokens, bool)
+    return is_number and 0 <= cast("float", tokens) <= _MOST_TOKENS

@@ -17,6 +17,7 @@ from chatrouting.quota import (
     Figure,
     Level,
     MediaRule,
+    ProviderScope,
     QuotaChatClient,
     QuotaDeployment,
     QuotaGovernor,
@@ -65,6 +66,14 @@ def figure(**changes: Any) -> Figure:
     return Figure(**{"value": 1.0, "source": Source.CAP, **changes})
 
 
+def bucket(**changes: Any) -> BucketLimits:
+    return BucketLimits(**{"limits": (), **changes})
+
+
+def scope(**changes: Any) -> ProviderScope:
+    return ProviderScope(**{"provider": "azure", **changes})
+
+
 def placed(**changes: Any) -> QuotaDeployment:
     return replace(A, **changes)
 
@@ -95,11 +104,16 @@ _SETTINGS: dict[Callable[..., Any], dict[str, tuple[Any, ...]]] = {
         "name": ("", 1, None),
         "scope": NEITHER,
         "profile": ("azure",),
-        "limits": ([QuotaLimit("requests", 1)], BucketLimits(("x",)), BucketLimits((), "cap")),  # type: ignore[arg-type]
+        "limits": ([QuotaLimit("requests", 1)], "x"),
         "model": ("", 1),
         "model_profile": (1,),
         "maximum_output_tokens": (0, 1.5, NAN),
     },
+    bucket: {
+        "limits": (5, "requests", QuotaLimit("requests", 1), ("x",)),
+        "policy": ("cap", {}),
+    },
+    scope: {"provider": ("", 5, None), "parts": (5, "eu", ["eu"], {"region": 1}, {1: "eu"})},
     Estimator: {
         "coverage": (0, 1, NAN, "x", True),
         "default_duration": _AMOUNTS,
@@ -171,6 +185,9 @@ def test_a_wrong_setting_is_told_when_it_is_made(make, name, value):
 @pytest.mark.parametrize(
     "make",
     [
+        pytest.param(lambda: bucket(limits=None), id="limits of a bucket"),
+        pytest.param(lambda: bucket(policy=None), id="a policy"),
+        pytest.param(lambda: scope(parts=None), id="parts of a scope"),
         pytest.param(lambda: placed(limits=None), id="limits"),
         pytest.param(lambda: governor(deployments=None), id="deployments"),
         pytest.param(lambda: governor(adaptive=None), id="adaptive"),

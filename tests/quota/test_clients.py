@@ -126,6 +126,40 @@ async def test_a_failure_gives_back_what_it_cannot_have_used(error, left, anyio_
     assert len(settlements(desk)) == 1
 
 
+class Careless(DelegatingChatClient):
+    """Answers with whatever it was given."""
+
+    def __init__(self, answer):
+        super().__init__(ScriptedChatClient())
+        self._answer = answer
+
+    async def get_response(self, messages, options=None):
+        return self._answer
+
+
+async def test_what_is_no_usage_leaves_the_estimate(anyio_backend):
+    """[quota R27, R29] The caller gets the answer all the same, and nothing stays held."""
+    desk, answer = desk_for(), ChatResponse("yes", usage={"output_tokens": 100})
+    client = QuotaChatClient(Careless(answer), desk.governor, "a")
+
+    assert await client.get_response("Hi", ASKED) is answer
+
+    assert desk.used() == 400
+    assert open_requests(desk) == 0
+    assert [each.usage for each in settlements(desk)] == [None]
+
+
+async def test_what_is_no_response_is_settled(anyio_backend):
+    """[quota R29] The request was sent, whatever the client makes of the answer."""
+    desk = desk_for()
+
+    with pytest.raises(AttributeError):
+        await QuotaChatClient(Careless(None), desk.governor, "a").get_response("Hi", ASKED)
+
+    assert desk.used() == 400
+    assert open_requests(desk) == 0
+
+
 async def test_without_usage_the_estimate_stays_and_says_so(anyio_backend):
     """[quota R27]"""
     desk = desk_for()

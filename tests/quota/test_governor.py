@@ -7,6 +7,7 @@ import pickle
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -947,7 +948,7 @@ def test_what_others_used_today_was_not_all_used_in_this_minute():
     assert by_span == {"60 s": pytest.approx(2), "86400 s": 1441}
 
 
-@pytest.mark.parametrize("tokens", [10**400, -5])
+@pytest.mark.parametrize("tokens", [10**400, -5, math.nan, "100", [1], 1j, True], ids=str)
 def test_what_no_request_can_have_used_is_not_believed(tokens):
     """The estimate stays, and nothing breaks half-way. [quota R27, R29]"""
     desk = Desk(
@@ -959,6 +960,13 @@ def test_what_no_request_can_have_used_is_not_believed(tokens):
     desk.governor.close_ticket(ticket, usage)
     assert desk.used() == desk.used(level="tenant") == 100
     assert desk.used("concurrency") == 0
+
+
+def test_numbers_of_other_kinds_are_numbers():
+    """A client of one's own may count with an array library. [quota R27]"""
+    desk = Desk()
+    desk.take().settle(Usage(output_tokens=np.int64(70)))
+    assert desk.used() == 70
 
 
 def test_a_limit_too_low_for_any_request_is_not_believed_for_ever():

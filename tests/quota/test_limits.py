@@ -90,10 +90,13 @@ NONSENSE = {
     "nameless dimension": {"dimension": "custom:"},
     "no dimension": {"dimension": None},
     "unknown kind": {"kind": "sliding"},
+    "empty kind": {"kind": ""},
     "calendar without period": {"kind": "calendar"},
     "ring with period": {"kind": "ring", "period": "day"},
     "unknown period": {"period": "week"},
     "unknown timezone": {"period": "day", "timezone": "Mars/Olympus"},
+    "timezone of another type": {"period": "day", "timezone": 5},
+    "no timezone": {"period": "day", "timezone": None},
     "timezone out of bounds": {"period": "day", "timezone": "../secret"},
     "concurrency that is used up": {"dimension": "concurrency", "kind": "ring"},
     "gauge with burst": {"dimension": "concurrency", "burst": 5},
@@ -147,9 +150,9 @@ def test_a_scope_cannot_be_changed_and_can_be_pickled():
 
 
 def test_a_scope_needs_a_provider_and_texts():
-    with pytest.raises(ConfigurationError, match="no provider"):
+    with pytest.raises(ConfigurationError, match="provider of a scope is ''"):
         ProviderScope("")
-    with pytest.raises(ConfigurationError, match="region of a scope of azure is 1"):
+    with pytest.raises(ConfigurationError, match="parts of a scope of azure has 'region': 1"):
         ProviderScope("azure", {"region": 1})
 
 
