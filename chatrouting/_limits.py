@@ -1,7 +1,6 @@
 """One limit of time around one call of a client."""
 
 from collections.abc import Awaitable, Callable
-from contextvars import Context
 from typing import TypeVar
 
 import anyio
@@ -41,12 +40,10 @@ async def run_within(deadline: float, call: Callable[[], Awaitable[T]], baseline
     """
     scope = anyio.move_on_after(None)  # what `CancelScope` makes too, for two thirds of the time
     scope.deadline = deadline
-    # Without the caller's context variables: asyncio keeps a timer that was cancelled, and the
-    # variables it was set in, until it would have gone off. They name the attempt that runs, which
-    # holds its stream: one that is dropped half-read would stay alive, and keep its slot, as long.
-    Context().run(scope.__enter__)
+    scope.__enter__()
     try:
-        # By hand what `with` would do: a context manager that enters so costs as much as a timer.
+        # By hand what `with` would do: what stopped the call is kept only if the scope caught it,
+        # else the exception and this frame would keep each other alive.
         try:
             answer = await call()
         except BaseException as error:

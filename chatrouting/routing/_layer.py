@@ -30,6 +30,7 @@ class RouterLayer(StreamLayer):
         self._call = call
         self.caller_error: BaseException | None = None  #: What the reader handled when it began.
         self.clock = call.settings.clock
+        self._stream: ResponseStream | None = None  #: What carries the layer, until it ends.
 
     async def open_stream(
         self,
@@ -72,11 +73,13 @@ class RouterLayer(StreamLayer):
 
     @override
     def attach(self, stream: ResponseStream) -> None:
+        self._stream = stream
         self._attempt.attach(stream)
 
     @override
     async def on_end(self, error: BaseException | None) -> BaseException | None:
         call, attempt = self._call, self._attempt
+        attempt.stream, self._stream = self._stream, None
         record = attempt.finish(call, *outcome_of_stream(attempt, error))
         call.add(record)
         result, cut_off = await tell_of_end(call.settings, call, record, error, call.report_end)
@@ -89,3 +92,4 @@ class RouterLayer(StreamLayer):
     @override
     def on_dropped(self) -> None:
         self._attempt.end()
+        self._stream = None

@@ -31,7 +31,8 @@ class RunningAttempt(RequestScope):
 
     Attributes:
         record: What becomes its record; nobody else sees it before `finish` returns it.
-        stream: The client's stream, then the one that adopted it; None for a whole response.
+        stream: What the client answers with, while it is read ahead and at its end. None between:
+            whoever keeps the context must not keep alive a stream that its reader has dropped.
         timed_from: Event loop time from which limits count, None if none is set.
     """
 
@@ -76,8 +77,8 @@ class RunningAttempt(RequestScope):
         self._is_committed = has_update
 
     def attach(self, stream: ResponseStream) -> None:
-        """Note the stream that carries the attempt from now on."""
-        self.stream = stream
+        """Leave the stream to its layer, and note what was waited for it until now."""
+        self.stream = None
         if self._waited_at_attach is None:
             self._waited_at_attach = stream.waited
 

@@ -1,0 +1,118 @@
+"""What whoever keeps a context, a record or a timer keeps alive with it, and what not."""
+
+import gc
+import weakref
+
+import anyio
+import pytest
+
+from chatrouting import (
+    ChatOptions,
+    ChatResponse,
+    ChatResponseUpdate,
+    FailoverChatClient,
+    OrderedFailoverChatClient,
+    ResponseStream,
+    RoutingHints,
+)
+from chatrouting.client import ClosingClient
+
+
+class Prompt:
+    """Something that a request is about."""
+
+
+class Source:
+    """Two updates; sets timers as HTTP libraries do."""
+
+    def __init__(self):
+        self.left = ["a", "b"]
+
+    async def __anext__(self):
+        with anyio.fail_after(600):
+            await anyio.lowlevel.checkpoint()
+        if not self.left:
+            raise StopAsyncIteration
+        return ChatResponseUpdate(self.left.pop(0))
+
+
+class Leaf(ClosingClient):
+    """Remembers nothing of what it was asked, unlike a scripted client."""
+
+    async def get_response(self, messages, options=None):
+        return ChatResponse("a")
+
+    def get_streaming_response(self, messages, options=None):
+        return ResponseStream(Source())
+
+    def get_service(self, service_type, service_key=None):
+        return None
+
+
+def keeping(kept, client):
+    """Return a failover whose policy keeps every context that it sees."""
+
+    def select(context):
+        kept.append(context)
+        return context.next_route()
+
+    return FailoverChatClient(select, routes=[client])
+
+
+@pytest.mark.parametrize("place", ["alone", "around", "inside"])
+async def test_a_policy_that_keeps_its_context_keeps_no_dropped_stream_alive(place):
+    """[routing 68] Else nothing warns, and what its layers hold is never given back."""
+    kept = []
+    router = keeping(kept, OrderedFailoverChatClient([Leaf()]) if place == "around" else Leaf())
+    if place == "inside":
+        router = OrderedFailoverChatClient([router])
+    stream = router.get_streaming_response("Hi")
+    await anext(stream)
+    held = weakref.ref(stream)
+
+    with pytest.warns(ResourceWarning, match="aclose"):
+        del stream
+        gc.collect()
+
+    assert len(kept) == 1
+    assert held() is None
+
+
+@pytest.mark.parametrize("timeout", [None, 600])
+async def test_a_timer_that_is_over_keeps_no_dropped_stream_alive(timeout):
+    """[routing 68] asyncio keeps it, and the scope it was set in, until it would have gone off."""
+    router = OrderedFailoverChatClient(
+        [OrderedFailoverChatClient([Leaf()], attempt_timeout=600)], stall_timeout=timeout
+    )
+    hints = None if timeout is None else ChatOptions(routing=RoutingHints(timeout=timeout))
+    stream = router.get_streaming_response("Hi", hints)
+    await anext(stream)
+    await anext(stream)
+    held = weakref.ref(stream)
+
+    with pytest.warns(ResourceWarning, match="aclose"):
+        del stream
+        gc.collect()
+
+    assert held() is None
+
+
+@pytest.mark.parametrize("way", ["read", "closed"])
+async def test_a_stream_that_is_over_holds_no_messages(way):
+    """[BR-73] Not even until the garbage collector comes."""
+    prompt = Prompt()
+    held = weakref.ref(prompt)
+    router = OrderedFailoverChatClient([OrderedFailoverChatClient([Leaf()])])
+    gc.collect()
+    gc.disable()
+    try:
+        stream = router.get_streaming_response(
+            "Hi", ChatOptions(additional_properties={"prompt": prompt})
+        )
+        await anext(stream)
+        await (stream.get_final_response() if way == "read" else stream.aclose())
+        del stream, prompt
+    finally:
+        gc.enable()
+
+    assert held() is None
