@@ -3,9 +3,7 @@
 A stack of wrappers is one stream object. A layer awaits the inner stream as long as it may still
 turn to another one; then the outer stream *adopts* the inner one: it takes over the source, what
 was read ahead, and the layers. From then on an update costs no frame for each layer; measured,
-a nested generator costs 0.1 to 0.3 microseconds a layer and update.
-
-This file is about one stream. Which stream it is, and what a failure means, routers decide.
+a nested generator costs 0.1 to 0.3 microseconds. What a failure means, routers decide.
 """
 
 import warnings
@@ -369,6 +367,9 @@ class ResponseStream(NeverCopied):
                 ending.weigh(close_error, self._transcript)
             await ending.give_way()
             await self._stack.tell(ending, scope)
+        except GeneratorExit:  # thrown away: nothing can be awaited
+            self._stack.drop(self._stack.told)
+            raise
         finally:
             self.close_error = ending.close_error
             self._error = ending.error if ending.state is StreamState.FAILED else None
@@ -395,6 +396,5 @@ class ResponseStream(NeverCopied):
             )
 
     def __repr__(self) -> str:
-        return (
-            f"<ResponseStream {self._state.name.lower()}, {len(self._transcript.updates)} updates>"
-        )
+        state = self._state.name.lower()
+        return f"<ResponseStream {state}, {len(self._transcript.updates)} updates>"

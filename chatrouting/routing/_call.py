@@ -233,6 +233,7 @@ class RouterCall(RoutingContext):
             if self._wait is not None:
                 self._wait.give_back()
             if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
+                self.release(error, caller_error)
                 raise error
             if _cancellation.is_foreign_cancellation(error, self._baseline):
                 error = reporting.cancelled_by_policy(error)

@@ -48,6 +48,8 @@ async def tell_of_end(
     cause = None if isinstance(error, GeneratorExit) else error
     try:
         await as_policy(report(settings, context, record, True))
+    except GeneratorExit:  # thrown away: nothing can be awaited
+        raise
     except BaseException as hook_error:  # noqa: BLE001  # the stream raises it
         if gave_up and is_cancellation(hook_error):
             cut_off = hook_error

@@ -82,7 +82,11 @@ class RouterLayer(StreamLayer):
         attempt.stream, self._stream = self._stream, None
         record = attempt.finish(call, *outcome_of_stream(attempt, error))
         call.add(record)
-        result, cut_off = await tell_of_end(call.settings, call, record, error, call.report_end)
+        try:
+            result, cut_off = await tell_of_end(call.settings, call, record, error, call.report_end)
+        except GeneratorExit:  # thrown away: whatever else is raised, is returned
+            call.release(None, self.caller_error)
+            raise
         call.release(result, self.caller_error)
         self.caller_error = None
         if cut_off is not None:

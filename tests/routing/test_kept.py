@@ -16,6 +16,8 @@ from chatrouting import (
     RoutingHints,
 )
 from chatrouting.client import ClosingClient
+from chatrouting.errors import OverloadedError
+from chatrouting.testing import ScriptedChatClient, fails
 
 
 class Prompt:
@@ -116,3 +118,57 @@ async def test_a_stream_that_is_over_holds_no_messages(way):
         gc.enable()
 
     assert held() is None
+
+
+async def test_records_of_a_request_that_is_thrown_away_keep_no_frames_alive(mode):
+    """[BR-73] Whoever throws it away gets no error: none keeps its traceback."""
+    kept = []
+
+    class Router(OrderedFailoverChatClient):
+        async def on_routing_update(self, context, attempt, is_terminal):
+            kept.append(attempt)
+            await anyio.sleep_forever()
+
+    router = Router([ScriptedChatClient(fails(OverloadedError)), ScriptedChatClient("never")])
+    request = (
+        router.get_response("Hi")
+        if mode == "whole"
+        else router.get_streaming_response("Hi").__anext__()
+    )
+    request.send(None)
+    request.close()
+
+    assert [type(each.exception) for each in kept] == [OverloadedError]
+    assert kept[0].exception.__traceback__ is None
+
+
+class Unhurried(OrderedFailoverChatClient):
+    """Its hook never returns."""
+
+    def __init__(self, client):
+        super().__init__([client])
+        self.told = []
+
+    async def on_routing_update(self, context, attempt, is_terminal):
+        self.told.append(attempt)
+        await anyio.sleep_forever()
+
+    async def on_request_ended(self, context, exception):
+        self.told.append(exception)
+
+
+async def test_a_stream_that_is_thrown_away_in_a_hook_gives_back_what_layers_hold():
+    """[BR-73] The hook's own layer has been told; those around it are dropped, and told nothing."""
+    given_back = []
+    inner = Unhurried(ScriptedChatClient("a", fails(OverloadedError)))
+    outer = Unhurried(inner)
+    stream = outer.get_streaming_response("Hi").tap(on_dropped=lambda: given_back.append("slot"))
+    await anext(stream)
+    request = stream.get_final_response()
+    request.send(None)
+    request.close()
+
+    assert [type(each.exception) for each in inner.told] == [OverloadedError]
+    assert inner.told[0].exception.__traceback__ is None
+    assert outer.told == []
+    assert given_back == ["slot"]
