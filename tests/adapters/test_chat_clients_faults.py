@@ -212,6 +212,40 @@ async def test_a_request_goes_to_the_url_that_the_client_has_now(anyio_backend, 
     assert "x" in server.requests[2].query
 
 
+@pytest.mark.parametrize(
+    "base",
+    [
+        "http://h",
+        "http://h/v1//",
+        "http://h/v1/?",
+        "http://h/v1?x=1&rest=",
+        "http://h/v1/#part",
+        "http://h/v1/#",
+        "http://name:p%40ss@h:8080/v1",
+        "http://h/%2F/ü/a b",
+        "/v1",
+    ],
+)
+async def test_whatever_the_base_url_a_request_goes_where_the_sdk_sends_it(
+    anyio_backend, api, make_http_client, base
+):
+    """A path and the base URL are joined without the SDK only where the outcome is the same."""
+    sent = []
+
+    def answer(request):
+        sent.append((request.url, request.headers.get("authorization")))
+        return httpx2.Response(200, json={"error": "seen"})
+
+    http = make_http_client(transport=httpx2.MockTransport(answer))
+    http.base_url = "http://relative"
+    async with api.sdk_class(base_url=base, api_key="k" * 9, http_client=http) as sdk:
+        with pytest.raises(InternalServerError):
+            await api.client_class(sdk, api.model).get_response("hi")
+        path = {"chat": "/chat/completions", "responses": "/responses"}.get(api.name)
+        await sdk.post(path or "/v1/messages", cast_to=httpx2.Response, body={})
+    assert sent[0] == sent[1]
+
+
 async def test_a_client_of_ones_own_class_is_told_the_path(anyio_backend, api, serve):
     """Clients that rewrite paths know them without the base URL."""
 
