@@ -61,6 +61,16 @@ def redact(error: BaseException, stop: BaseException | None = None) -> None:
     _mask([*found, *answers], sorted(keys, key=len, reverse=True))
 
 
+def name_request(error: BaseException, answer: object) -> None:
+    """Tell an HTTP library's error which answer was read, as the library's own readers do.
+
+    Without its request nobody finds the key in its text.
+    """
+    if isinstance(getattr(type(error), "request", None), property):
+        with contextlib.suppress(AttributeError, RuntimeError):
+            cast("Any", error).request = cast("Any", answer).request
+
+
 def _chain(error: BaseException, stop: BaseException | None) -> Iterator[BaseException]:
     seen = {id(stop)}
     left: list[BaseException | None] = [error]

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, Self, cast, final
 import anyio
 
 from chatrouting.adapters._errors import Errors
-from chatrouting.adapters._redaction import redact
+from chatrouting.adapters._redaction import name_request, redact
 from chatrouting.adapters._sse import SSEDecoder
 from chatrouting.errors import ChatClientError
 from chatrouting.failure import FailureKind
@@ -105,8 +105,8 @@ class UpdateSource(ABC):
         self._parser: StreamParser  #: Comes with the answer.
         self._errors = errors
         self._ready: deque[ChatResponseUpdate] = deque()
-        #: What was raised after updates that are not yet handed out.
-        self._failure: Exception | None = None
+        self._failure: Exception | None = None  #: To be raised after the updates that are ready.
+        self._response: Any = None  #: Of the HTTP library; None where there is none.
         self._headers: Mapping[str, str] = {}
         #: What is read until the source is closed: bytes, or objects of an SDK.
         self._body: AsyncIterator[Any] | None = None
@@ -173,7 +173,7 @@ class UpdateSource(ABC):
         self, body: AsyncIterator[Any], response: Any, read_next: Callable[[], Awaitable[Any]]
     ) -> None:
         """Note what came, before any of it is read."""
-        self._body = body
+        self._body, self._response = body, response
         self._read_next = read_next
         # A double in a test, or a transport of one's own, may have no response.
         self._headers = getattr(response, "headers", None) or {}
@@ -258,6 +258,7 @@ class UpdateSource(ABC):
         if isinstance(error, _NO_EVENT):
             self._fail(_UNREADABLE, error)
             return True
+        name_request(error, self._response)
         redact(error, stop)
         ours = self._errors.of_exception(error)
         if ours is None:

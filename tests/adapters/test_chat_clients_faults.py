@@ -264,6 +264,31 @@ async def test_a_client_of_ones_own_class_is_told_the_path(anyio_backend, api, s
     assert paths[0].startswith("/")
 
 
+@pytest.mark.parametrize("media_type", ["text/event-stream", "text/html"])
+async def test_a_key_in_the_error_of_a_broken_body_is_masked(
+    anyio_backend, api, broken, reachable, make_http_client, media_type
+):
+    """Rule 9: bodies are read past the readers that name the request, by which the key is known."""
+
+    class Echo(httpx2.AsyncByteStream):
+        async def __aiter__(self):
+            yield b": begun\n\n"
+            raise httpx2.ReadError("reset after opaque-credential-9")
+
+    class Transport(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request):
+            return httpx2.Response(200, headers={"content-type": media_type}, stream=Echo())
+
+    http = make_http_client(transport=Transport())
+    sdk = api.sdk_class(base_url="http://h", api_key="opaque-credential-9", http_client=http)
+    async with sdk:
+        error, *_ = await broken(api.client_class(sdk, api.model))
+    assert type(error) is StreamInterruptedError
+    assert str(error.__cause__) == "reset after [key]"
+    assert error.__cause__.request.method == "POST"
+    assert "opaque-credential-9" not in reachable(error)
+
+
 # -- no answer -------------------------------------------------------------------------------------
 
 
