@@ -18,7 +18,6 @@ from chatrouting.errors import ConfigurationError
 if TYPE_CHECKING:
     from chatrouting.attempt import RoutingAttempt
     from chatrouting.routing._call import RouterCall
-    from chatrouting.routing.context import RoutingContext
 
 #: Routers inside routers; more means that a client is nested in itself.
 MAXIMUM_DEPTH: Final = 64
@@ -53,11 +52,6 @@ class RequestScope:
     __slots__ = ("_closing_deadline", "call", "key", "parent", "record")
 
     @property
-    def context(self) -> "RoutingContext | None":
-        """The context of the router that made the attempt; None once it is over."""
-        return self.call
-
-    @property
     def request_id(self) -> str:
         """Shared by the whole tree of routers; empty once the attempt is over."""
         return "" if self.call is None else self.call.request_id
@@ -82,11 +76,6 @@ class RequestScope:
         A client that could make the request wait refuses it instead (see `admission`).
         """
         return self.call is not None and self.call.waits_together
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the attempt is over."""
-        return self.call is None
 
     def enter(self) -> Token["RequestScope | None"]:
         """Make this the current scope until `leave` is called, in the same context."""

@@ -16,11 +16,11 @@ class RouteTable:
     Attributes:
         names: In the order they were given.
         clients: Likewise; a client given twice stands here twice.
-        untried: For each position that it was not attempted; to be copied.
+        none_tried: Whether each position was attempted, at the start of a request; to be copied.
         by_name: Read-only view from names to clients.
     """
 
-    __slots__ = ("_index", "by_name", "clients", "names", "untried")
+    __slots__ = ("_index", "by_name", "clients", "names", "none_tried")
 
     def __init__(self, routes: RoutesInput, *, parameter: str = "routes") -> None:
         """Name and check the routes.
@@ -49,7 +49,7 @@ class RouteTable:
             _check_client(client, f"{parameter}[{position}]")
         if not isinstance(routes, Mapping):
             self.names = _unique_names(self.clients)
-        self.untried = [False] * len(self.names)
+        self.none_tried = [False] * len(self.names)
         self._index = {name: index for index, name in enumerate(self.names)}
         self.by_name: Mapping[str, ChatClient] = MappingProxyType(
             dict(zip(self.names, self.clients, strict=True))

@@ -128,7 +128,7 @@ class RoutingContext(NeverCopied):
         self.selection = None
         self._options = _NO_OPTIONS if options is None else options
         self._routes = routes
-        self._is_tried = routes.untried.copy()
+        self._is_tried = routes.none_tried.copy()
         self._refused: tuple[ChatClient, ...] = ()
         self._attempts: tuple[RoutingAttempt, ...] = ()
         self._state: dict[Any, Any] | None = None

@@ -82,7 +82,7 @@ async def test_a_request_that_is_thrown_away_is_over_for_what_it_left_behind(mod
     request.send(None)
     request.close()
 
-    assert [scope.is_ended for scope in scopes] == [True]
+    assert [scope.call for scope in scopes] == [None]
 
 
 async def test_a_hook_that_is_thrown_away_takes_its_listener_along():
