@@ -204,7 +204,7 @@ class RouterCall(RoutingContext):
             self.tickets: dict[object, Any] = {} if tickets is None else tickets
             hints = self.options.routing
             if hints is not None and hints.timeout is not None:
-                self.deadline = self.own_deadline = anyio.current_time() + hints.timeout
+                self._deadline = self.own_deadline = anyio.current_time() + hints.timeout
         else:
             self.outer = outer
             self.request_key = call.request_key
@@ -212,13 +212,13 @@ class RouterCall(RoutingContext):
             self.depth = depth = call.depth + 1
             if depth > MAXIMUM_DEPTH:
                 raise nested_too_deep(depth)
-            self.deadline = call.deadline
+            self._deadline = call._deadline  # noqa: SLF001  # of its own class; a layer's cost
             self.tickets = call.tickets
 
     @property
     def ends_at(self) -> float | None:
         """When the request ends, by the event loop's clock; None if it may take for ever."""
-        return None if self.deadline == math.inf else self.deadline
+        return None if self._deadline == math.inf else self._deadline
 
     @property
     def waits_together(self) -> bool:
@@ -327,7 +327,7 @@ class RouterCall(RoutingContext):
             is_committed=record.output_committed,
             attempts=self._attempts,
             maximum_attempts=failover.maximum_attempts,
-            is_over_time=self.deadline < math.inf and anyio.current_time() >= self.deadline,
+            is_over_time=self._deadline < math.inf and anyio.current_time() >= self._deadline,
         )
         if verdict is Verdict.STOP:
             return False

@@ -52,7 +52,6 @@ class RoutingContext(NeverCopied):
         is_streaming: The caller wants a stream.
         request_key: What `request_id` is written from.
         parent: The context of the router around this one, if there is one.
-        deadline: When the request ends, by the event loop's clock; infinity if it has no timeout.
         selection: The `Selection` by which the attempt that runs, or ran last, was chosen; None if
             `select_client` returned no such.
     """
@@ -61,17 +60,16 @@ class RoutingContext(NeverCopied):
     is_streaming: bool
     request_key: int | str
     parent: "RoutingContext | None"
-    deadline: float
     selection: Selection | None
 
     __slots__ = (
         "_attempts",
+        "_deadline",
         "_is_tried",
         "_options",
         "_refused",
         "_routes",
         "_state",
-        "deadline",
         "is_streaming",
         "messages",
         "parent",
@@ -124,7 +122,7 @@ class RoutingContext(NeverCopied):
             raise _no_options(options)
         self.messages = as_messages(messages)
         self.is_streaming = is_streaming
-        self.deadline = math.inf
+        self._deadline = math.inf
         self.selection = None
         self._options = _NO_OPTIONS if options is None else options
         self._routes = routes
@@ -137,6 +135,11 @@ class RoutingContext(NeverCopied):
     def request_id(self) -> str:
         """Shared by all routers that the request passes."""
         return identifier(self.request_key)
+
+    @property
+    def deadline(self) -> float:
+        """When the request ends, by the event loop's clock; infinity if it has no timeout."""
+        return self._deadline
 
     @property
     def options(self) -> ChatOptions:

@@ -1,5 +1,7 @@
 """What a policy sees of a request."""
 
+import math
+
 import pytest
 
 from chatrouting import (
@@ -143,3 +145,13 @@ def test_nothing_remains_at_the_end_of_the_routes():
 
     assert context.remaining == ()
     assert context.next_route() is None
+
+
+def test_a_policy_cannot_move_the_end_of_the_request():
+    """The loop goes by it; what a policy wants to keep belongs into `state`."""
+    context = RoutingContext("Hi")
+
+    with pytest.raises(AttributeError):
+        context.deadline = 0.0
+
+    assert context.deadline == math.inf
