@@ -73,7 +73,7 @@ class Path:
         keys: Their names, also of those without limits.
         counters: Of the buckets, section by section.
         layout: What they are.
-        generation: Of the limits that it was laid for.
+        generation: Of the limits that it was laid for; 0 once it has been let go.
         open_holds: How many requests hold something on it.
         busy_until: When the last lease ends, for holds that are never settled.
         used_at: When it was last asked.

@@ -17,6 +17,9 @@ OUTPUT_CAP: Final = "output_cap"
 #: The part of the input that is read from a cache.
 CACHE_READ_TOKENS: Final = "cache_read_tokens"
 
+#: More than any request uses, and counted exactly; far more would leave no room for other digits.
+_MOST: Final = 2**53
+
 _OF_POLICIES: Final = frozenset(
     {INPUT_TOKENS, OUTPUT_TOKENS, TOTAL_TOKENS, OUTPUT_CAP, CACHE_READ_TOKENS}
 )
@@ -132,6 +135,6 @@ def known(actual: Mapping[str, float] | None) -> Mapping[str, float]:
     if actual is None:
         return {}
     for amount in actual.values():
-        if not 0 <= amount < inf:
-            return {name: each for name, each in actual.items() if 0 <= each < inf}
+        if not 0 <= amount <= _MOST:
+            return {name: each for name, each in actual.items() if 0 <= each <= _MOST}
     return actual

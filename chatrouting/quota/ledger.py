@@ -217,6 +217,8 @@ class Ledger:
         if not hold.is_open:
             return False
         now = self._advance(now)
+        if not hold.path.generation:
+            self._find(hold)
         hold.is_open = False
         hold.path.open_holds -= 1
         settled = _settlements(hold, known(actual), failed=failed) if sent else None
@@ -232,6 +234,8 @@ class Ledger:
         if not hold.is_open:
             return
         now = self._advance(now)
+        if not hold.path.generation:
+            self._find(hold)
         hold.expires = now + self._lease
         hold.path.busy_until = max(hold.path.busy_until, hold.expires)
         for section in hold.layout.sections:
@@ -323,6 +327,16 @@ class Ledger:
         path.used_at = now
         self._table.tend(now)
         return path
+
+    def _find(self, hold: Hold) -> None:
+        """Let a hold whose path was let go, since its lease had ended, count in the buckets of now.
+
+        It was alive all the same, and nobody looks at the buckets that went.
+        """
+        path = self._table.path(hold.path.keys)
+        if path.layout is hold.layout:
+            hold.path, hold.counters = path, path.counters
+            path.open_holds += 1
 
     def _denial(self, path: Path, late: Sequence[Late], now: float) -> Denial:
         """Name the limit that makes a request wait longest; of several the first of the path."""

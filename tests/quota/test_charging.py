@@ -135,4 +135,7 @@ def test_an_impossible_usage_is_not_believed():
     """A provider may report anything; settling goes on."""
     reported = {"input_tokens": -5, "output_tokens": nan, "requests": inf, "custom:x": 3}
     assert known(reported) == {"custom:x": 3}
+    assert known({"input_tokens": 10**400, "output_tokens": 1e300, "custom:x": 3}) == {
+        "custom:x": 3
+    }
     assert known(None) == {}

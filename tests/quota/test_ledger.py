@@ -532,6 +532,18 @@ class TestLiveChanges:
         ledger.settle(hold, None, 11.0, sent=False)
         assert used(ledger, path, 11.0) == [1, 0]
 
+    def test_limits_may_change_a_thousand_times_while_a_request_runs(self):
+        """[quota R29] And it is given back all the same."""
+        requests, tokens = QuotaLimit("requests", 9), QuotaLimit("input_tokens", 900)
+        ledger, path, limits = self.make(requests, tokens)
+        hold = ledger.admit(path, ONE | {"input_tokens": 100}, 0.0)
+        for change in range(1000):
+            order = (tokens, requests) if change % 2 == 0 else (requests, tokens)
+            limits[Level.TENANT] = only(*order)
+            ledger.reconfigure(change / 1000)
+        ledger.settle(hold, {"input_tokens": 60}, 2.0)
+        assert used(ledger, path, 2.0) == [1, 60]
+
     def test_more_may_be_held_at_once(self):
         ledger, path, limits = self.make(QuotaLimit("requests", 9), QuotaLimit("concurrency", 1))
         one = ONE | {"concurrency": 1}
@@ -680,6 +692,61 @@ class TestIdleBuckets:
         ledger.settle(hold, {"output_tokens": 110}, 300.0)
         path = path_of(ledger, tenant="shop", api_key="k")
         assert used(ledger, path, 300.0)[1] == 100
+
+    def make_one_that_outlives_its_lease(self):
+        limits = {
+            Level.API_KEY: only(
+                QuotaLimit("output_tokens", 100),
+                QuotaLimit("concurrency", 1),
+                output_charge="generated",
+            )
+        }
+        ledger = ledger_of(limits, lease=100.0)
+        hold = ledger.admit(
+            path_of(ledger, api_key="k"), {"output_tokens": 50, "concurrency": 1}, 0.0
+        )
+        other = path_of(ledger, api_key="other")
+        for _ in range(3):
+            ledger.settle(ledger.admit(other, {}, 200.0), None, 200.0)
+        assert ledger.bucket_count == 1
+        return ledger, hold, limits
+
+    def test_what_outlives_its_lease_is_charged_where_requests_look(self):
+        """[quota R28] Its bucket has gone, and the token charged at first, but not what it used."""
+        ledger, hold, _ = self.make_one_that_outlives_its_lease()
+        ledger.settle(hold, {"output_tokens": 90}, 201.0)
+        path = path_of(ledger, api_key="k")
+        assert used(ledger, path, 201.0) == [89, 0]
+        assert path.open_holds == 0
+        assert isinstance(ledger.admit(path, {"output_tokens": 20}, 201.0), Hold)
+
+    def test_what_outlives_its_lease_gives_nothing_back(self):
+        """[quota G1] What it was charged has left the window long ago."""
+        ledger, hold, _ = self.make_one_that_outlives_its_lease()
+        path = path_of(ledger, api_key="k")
+        ledger.admit(path, {"output_tokens": 40}, 200.0)
+        ledger.settle(hold, None, 201.0, sent=False)
+        assert used(ledger, path, 201.0) == [1, 0]
+
+    def test_what_outlives_its_lease_holds_its_place_once_it_is_extended(self):
+        ledger, hold, _ = self.make_one_that_outlives_its_lease()
+        ledger.extend(hold, 201.0)
+        path = path_of(ledger, api_key="k")
+        assert used(ledger, path, 201.0) == [0, 1]
+        assert path.open_holds == 1
+        ledger.settle(hold, {"output_tokens": 90}, 202.0)
+        assert used(ledger, path, 202.0) == [89, 0]
+        assert path.open_holds == 0
+
+    def test_what_outlives_its_lease_settles_also_where_other_things_are_limited_now(self):
+        """[quota R29]"""
+        ledger, hold, limits = self.make_one_that_outlives_its_lease()
+        limits[Level.API_KEY] = only(QuotaLimit("requests", 5))
+        ledger.reconfigure(201.0)
+        assert ledger.settle(hold, {"output_tokens": 90}, 202.0)
+        path = path_of(ledger, api_key="k")
+        assert used(ledger, path, 202.0) == [0]
+        assert path.open_holds == 0
 
     def test_a_path_that_went_is_found_again(self):
         """Whoever kept it does not charge buckets that nobody else sees."""

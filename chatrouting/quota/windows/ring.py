@@ -156,8 +156,12 @@ class RingSet:
         """
         if self.heirs is not None:
             for place, change in changes:
-                if place in self.heirs:
-                    self.heirs[place].settle(0.0, change, lease, now)
+                heir = self.heirs.get(place)
+                # No call for each: limits may change a thousand times while a request runs.
+                while heir is not None and heir.ring.heirs is not None:
+                    heir = heir.ring.heirs.get(heir.place)
+                if heir is not None:
+                    heir.settle(0.0, change, lease, now)
             return
         for place, change in changes:
             if change > 0.0:
