@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, final
 
 import anyio
 
+from chatrouting._exceptions import set_context
 from chatrouting._layers import StreamLayer, StreamTimer, TapLayer, has_timer
 from chatrouting._stream_source import StreamSource
 from chatrouting._stream_state import Ending
@@ -88,7 +89,7 @@ class LayerStack:
                 return
             outcome = error
             if error.__context__ is None:
-                error.__context__ = told
+                set_context(error, told)
         if outcome is told:
             return
         if is_inside or ending.is_cancellation:

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import final
 
 from chatrouting import _cancellation
+from chatrouting._exceptions import add_note
 from chatrouting._folding import UsageFold
 from chatrouting.errors import StreamClosedError
 from chatrouting.responses import ChatResponse, ChatResponseUpdate, FinishReason
@@ -159,7 +160,8 @@ class Ending:
             self.close_error = close_error
             logger.warning("stream.close_failed", exc_info=close_error)
         else:
-            self.error.add_note(f"closing the stream failed as well: {type(close_error).__name__}.")
+            name = type(close_error).__name__
+            add_note(self.error, f"closing the stream failed as well: {name}.")
 
 
 def closed_error(state: StreamState) -> StreamClosedError:

@@ -22,6 +22,7 @@ MAXIMUM_LENGTH = 400
 LAYERS: list[dict[str, set[str]]] = [
     {
         "vocabulary": {
+            "_exceptions",
             "_folding",
             "_frozen",
             "attempt",

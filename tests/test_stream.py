@@ -1,6 +1,7 @@
 """`ResponseStream` by itself: reading, taps, adoption, ends, being dropped."""
 
 import asyncio
+import dataclasses
 import gc
 import warnings
 
@@ -342,6 +343,38 @@ async def test_close_error_beside_an_error_becomes_a_note():
 
     with pytest.raises(OverloadedError) as caught:
         await texts(stream)
+
+    assert caught.value.__notes__ == ["closing the stream failed as well: OSError."]
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    """Refuses to be changed, notes and context included."""
+
+    code: int = 1
+
+
+async def test_a_taps_exception_that_refuses_to_be_changed_has_its_context():
+    async def on_end(error):
+        raise FrozenError
+
+    _, stream = stream_of("a", fails(OverloadedError))
+    with pytest.raises(FrozenError) as caught:
+        await texts(stream.tap(on_end=on_end))
+
+    assert isinstance(caught.value.__context__, OverloadedError)
+
+
+async def test_close_error_is_noted_on_an_exception_that_refuses_to_be_changed():
+    class Source:
+        async def __anext__(self):
+            raise FrozenError
+
+        async def aclose(self):
+            raise OSError
+
+    with pytest.raises(FrozenError) as caught:
+        await ResponseStream(Source()).get_final_response()
 
     assert caught.value.__notes__ == ["closing the stream failed as well: OSError."]
 

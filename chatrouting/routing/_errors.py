@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import cast
 
+from chatrouting._exceptions import add_note, set_cause
 from chatrouting.attempt import RoutingAttempt
 from chatrouting.errors import RequestTimeoutError
 
@@ -16,7 +17,7 @@ _MOST_IN_NOTE = 10
 def with_cause(error: BaseException, cause: BaseException | None) -> BaseException:
     """Chain an error of a policy to the attempt's error, unless it has a cause or is that error."""
     if cause is not None and cause is not error and error.__cause__ is None:
-        error.__cause__ = cause
+        set_cause(error, cause)
     return error
 
 
@@ -42,7 +43,7 @@ def annotate(
     where = f", router {router!r}" if router else ""
     shown = "; ".join(_summary(attempt) for attempt in others[:_MOST_IN_NOTE])
     more = f"; and {len(others) - _MOST_IN_NOTE} more" if len(others) > _MOST_IN_NOTE else ""
-    error.add_note(f"{start}{where}: other attempts: {shown}{more}.")
+    add_note(error, f"{start}{where}: other attempts: {shown}{more}.")
 
 
 def annotate_policy_error(
@@ -52,8 +53,8 @@ def annotate_policy_error(
     name = type(policy_error).__name__
     logger.error("routing.policy_failed error=%s", name, exc_info=policy_error)
     if error is not None:
-        error.add_note(
-            f"{_MARK}{request_id}: the failover policy raised {name}, so there was none."
+        add_note(
+            error, f"{_MARK}{request_id}: the failover policy raised {name}, so there was none."
         )
 
 
@@ -90,7 +91,7 @@ def release_frames(
             continue
         seen.add(id(error))
         if error is not raised:
-            error.__traceback__ = None
+            error.with_traceback(None)
         if error.__cause__ is not None:
             pending.append(error.__cause__)
         if error.__context__ is not None:

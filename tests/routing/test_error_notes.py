@@ -3,6 +3,7 @@
 import gc
 import logging
 import weakref
+from dataclasses import dataclass
 
 import pytest
 
@@ -10,8 +11,10 @@ from chatrouting import (
     AttemptOutcome,
     FailoverChatClient,
     OrderedFailoverChatClient,
+    ResponseStream,
     RoutingChatClient,
 )
+from chatrouting.client import ClosingClient
 from chatrouting.errors import (
     AuthenticationError,
     OverloadedError,
@@ -240,3 +243,78 @@ async def test_a_plain_router_adds_no_note(mode):
 
     assert caught.value is error
     assert not getattr(error, "__notes__", [])
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    """Refuses to be changed, notes, cause and traceback included."""
+
+    code: int = 1
+
+
+class FailingFrozen(ClosingClient):
+    """No scripted client: before 3.11.8 context managers of `contextlib` cannot pass it on."""
+
+    async def get_response(self, messages, options=None):
+        raise FrozenError
+
+    async def generate(self):
+        raise FrozenError
+        yield
+
+    def get_streaming_response(self, messages, options=None):
+        return ResponseStream(self.generate())
+
+    def get_service(self, service_type, service_key=None):
+        return None
+
+
+@MODES
+async def test_an_exception_that_refuses_to_be_changed_is_a_failure_like_any_other(mode):
+    """[BR-73] It fails over, it reaches the caller unchanged, and its frames go as well."""
+    failing = FailingFrozen()
+    response = await answer(OrderedFailoverChatClient([failing, ScriptedChatClient("ok")]), mode)
+    with pytest.raises(FrozenError) as raised:
+        await answer(OrderedFailoverChatClient([failing, failing]), mode)
+
+    assert response.text == "ok"
+    assert response.attempts[0].exception.__traceback__ is None
+    assert "route 'route-1': unknown" in raised.value.__notes__[0]
+
+
+@MODES
+async def test_a_policys_exception_that_refuses_to_be_changed_has_its_cause(mode):
+    """A selector's; a hook's, once the stream is out; a predicate's, of which a note tells."""
+    failing = ScriptedChatClient(fails(OverloadedError))
+
+    def select(context):
+        if context.previous_attempt is not None:
+            raise FrozenError
+        return failing
+
+    class Hooked(OrderedFailoverChatClient):
+        async def on_request_ended(self, context, exception):
+            raise FrozenError
+
+    with pytest.raises(FrozenError) as of_selector:
+        await answer(FailoverChatClient(select), mode)
+    with pytest.raises(FrozenError) as of_hook:
+        await answer(Hooked([ScriptedChatClient("a", fails(OverloadedError))]), mode)
+
+    assert isinstance(of_selector.value.__cause__, OverloadedError)
+    assert isinstance(of_hook.value.__cause__, OverloadedError)
+
+
+@MODES
+async def test_a_policy_that_fails_notes_so_on_an_exception_that_refuses_to_be_changed(mode):
+    def never(context, attempt):
+        raise KeyError
+
+    router = OrderedFailoverChatClient(
+        [FailingFrozen(), ScriptedChatClient("never")],
+        should_failover=never,
+    )
+    with pytest.raises(FrozenError) as raised:
+        await answer(router, mode)
+
+    assert "the failover policy raised KeyError" in raised.value.__notes__[0]
