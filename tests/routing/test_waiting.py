@@ -1,6 +1,7 @@
 """Waiting for all candidates at once, after each of them has refused the request."""
 
 import asyncio
+import contextlib
 import math
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from chatrouting import (
 from chatrouting.admission import AdmissionRequest
 from chatrouting.errors import (
     InternalServerError,
+    OverloadedError,
     QuotaExceededError,
     RefusedLocallyError,
     RequestTimeoutError,
@@ -358,6 +360,33 @@ async def test_a_client_is_waited_for_through_routers_that_select_once(answer, l
     assert desk.given_back == 0
 
 
+async def test_a_client_inside_that_was_asked_and_failed_is_not_waited_for(log):
+    """Rule 15: it had room. The middleware between has turned to a client that has none."""
+    desk = Desk()
+
+    class Failing(Gated):
+        async def get_response(self, messages, options=None):
+            raise OverloadedError
+
+    class Turning(Layered):
+        async def get_response(self, messages, options=None):
+            with contextlib.suppress(OverloadedError):
+                await RoutingChatClient(lambda _: failing).get_response(messages, options)
+            return await super().get_response(messages, options)
+
+    failing, refusing = Failing("a", desk), Gated("b", desk)
+    router = OrderedFailoverChatClient(
+        [Turning(RoutingChatClient(lambda _: refusing))], on_routing_update=log
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(router.get_response, "Hi")
+        await waiting_at(desk)
+        desk.open(refusing)
+
+    assert [each.client for each in desk.waiting[0]] == [refusing]
+    assert log.outcomes == [REFUSED, COMPLETED]
+
+
 async def test_an_admission_that_another_choice_leaves_unused_is_given_back(answer):
     """The policy of a router that selects once is asked anew, and may choose otherwise."""
     desk, other = Desk(), ScriptedChatClient("other")
@@ -550,3 +579,12 @@ async def test_a_desk_learns_how_long_the_request_has_whoever_enforces_it(answer
         )
 
     assert desk.timeouts == [pytest.approx(3)]
+
+
+@pytest.mark.virtual_time
+async def test_a_desk_learns_that_a_request_may_take_for_ever(answer):
+    desk = Desk(patience=1)
+    with pytest.raises(QuotaExceededError):
+        await answer(OrderedFailoverChatClient([Gated("a", desk)]))
+
+    assert desk.timeouts == [None]
