@@ -1,7 +1,9 @@
 """Windows: how much of one limit is used, and when there is room for more.
 
-Four ways to count, one for each kind of `QuotaLimit`, behind one protocol. Time is an argument,
-seconds of a clock that never goes back; a time before one that was given already counts as that.
+Four ways to count, one for each kind of `QuotaLimit`, behind one protocol, `window`. Limits of one
+bucket over the same slots are columns of one `RingSet`; what counts alike on a path is charged as
+one `section`. Time is an argument, seconds of a clock that never goes back; a time before one that
+was given already counts as that.
 Nothing here waits, asks or refuses: the ledger does, over many windows at once.
 """
 
