@@ -196,7 +196,9 @@ def test_of_equal_rows_the_first_are_the_nearest(cosines, count, rows):
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 9, 40])
 @pytest.mark.parametrize("size", [30, 499, 500, 1200])
-@pytest.mark.parametrize("kind", ["different", "equal", "few that match", "none that matches"])
+@pytest.mark.parametrize(
+    "kind", ["different", "equal", "few that match", "the first that match", "none that matches"]
+)
 def test_the_nearest_of_few_and_of_many_rows_are_those_of_a_stable_sort(kind, size, count):
     """[routing 104] Whichever way is taken to find them."""
     rng = np.random.default_rng(size + count)
@@ -205,6 +207,8 @@ def test_the_nearest_of_few_and_of_many_rows_are_those_of_a_stable_sort(kind, si
         cosines = np.round(cosines, 1)
     elif kind == "few that match":
         cosines[rng.permutation(size)[3:]] = -math.inf
+    elif kind == "the first that match":
+        cosines[2:] = -math.inf
     elif kind == "none that matches":
         cosines[:] = -math.inf
     best = [row for row in np.argsort(-cosines, kind="stable") if cosines[row] != -math.inf]
