@@ -232,9 +232,6 @@ class RouterCall(RoutingContext):
         try:
             if self._wait is not None:
                 self._wait.give_back()
-            if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
-                self.release(error, caller_error)
-                raise error
             if _cancellation.is_foreign_cancellation(error, self._baseline):
                 error = reporting.cancelled_by_policy(error)
             if isinstance(error, Exception):
@@ -242,6 +239,9 @@ class RouterCall(RoutingContext):
                     await _cancellation.give_way(error, self._baseline)
                 except BaseException as cancellation:  # noqa: BLE001  # it wins over the error
                     error = cancellation
+            if isinstance(error, GeneratorExit):  # thrown away: nothing can be awaited
+                self.release(error, caller_error)
+                raise error
             try:
                 await self.report_end(error)
             except BaseException as hook_error:  # noqa: BLE001  # raised below

@@ -17,7 +17,7 @@ from chatrouting import (
 )
 from chatrouting.client import ClosingClient
 from chatrouting.errors import OverloadedError
-from chatrouting.testing import ScriptedChatClient, fails
+from chatrouting.testing import ScriptedChatClient, fails, runs
 
 
 class Prompt:
@@ -172,3 +172,28 @@ async def test_a_stream_that_is_thrown_away_in_a_hook_gives_back_what_layers_hol
     assert inner.told[0].exception.__traceback__ is None
     assert outer.told == []
     assert given_back == ["slot"]
+
+
+async def test_a_cancelled_request_that_is_thrown_away_tells_nobody_of_its_end(mode):
+    """While it waits for its cancellation to be delivered; nothing can be awaited after that."""
+    told = []
+
+    class Router(OrderedFailoverChatClient):
+        async def on_request_ended(self, context, exception):
+            told.append(exception)
+
+    def fail(_):
+        scope.cancel()
+        raise OverloadedError
+
+    router = Router([ScriptedChatClient(runs(fail))])
+    request = (
+        router.get_response("Hi")
+        if mode == "whole"
+        else router.get_streaming_response("Hi").__anext__()
+    )
+    with anyio.CancelScope() as scope:
+        request.send(None)
+        request.close()
+
+    assert told == []
