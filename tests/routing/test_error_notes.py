@@ -318,3 +318,20 @@ async def test_a_policy_that_fails_notes_so_on_an_exception_that_refuses_to_be_c
         await answer(router, mode)
 
     assert "the failover policy raised KeyError" in raised.value.__notes__[0]
+
+
+@MODES
+async def test_what_lies_behind_a_policys_error_keeps_no_frames_alive(mode):
+    """[BR-73] The raised one alone keeps its traceback, also where no attempt raised it."""
+
+    def select(context):
+        try:
+            raise ValueError
+        except ValueError as error:
+            raise KeyError from error
+
+    with pytest.raises(KeyError) as caught:
+        await answer(FailoverChatClient(select), mode)
+
+    assert caught.value.__traceback__ is not None
+    assert caught.value.__cause__.__traceback__ is None
