@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from chatrouting.semantic import DecisionReason
+from chatrouting.semantic._vectors import arranged
 from chatrouting.semantic.index import UtteranceIndex, nearest_rows
 from chatrouting.semantic.scoring import Scoring
 from chatrouting.testing import FakeEmbeddingGenerator
@@ -230,6 +231,7 @@ def test_many_rows_lie_column_by_column_and_columns_begin_at_32_bytes(order, cou
     assert index.vectors.strides == (4, 4 * 72)
     assert index.vectors.ctypes.data % 64 == 0
     assert np.array_equal(index.vectors, given)
+    assert not arranged(given)[count:].any()
     # What fills the columns up is no utterance: it would be nearer than the opposite direction.
     opposite = -np.ones(7, np.float32) / np.float32(math.sqrt(7))
     assert index.score(opposite, Scoring("max", 1)).score < 0
