@@ -326,7 +326,7 @@ async def test_what_lies_behind_a_policys_error_keeps_no_frames_alive(mode):
 
     def select(context):
         try:
-            raise ValueError
+            int("no number")
         except ValueError as error:
             raise KeyError from error
 
