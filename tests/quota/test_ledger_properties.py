@@ -40,19 +40,20 @@ POLICIES = [
 ]
 
 
-def limits(requests, tokens, places, policy):
-    return BucketLimits(
-        (
-            QuotaLimit("requests", requests, window=1, slots=4),
-            QuotaLimit("requests", 2 * requests, window=10),
-            QuotaLimit("requests", 6 * requests, window=60, slots=7),
-            QuotaLimit("output_tokens", tokens, window=60),
-            QuotaLimit("input_tokens", 300, window=10, kind="bucket", burst=2.0),
-            QuotaLimit("total_tokens", 1e9, window=AGES),
-            QuotaLimit("concurrency", places),
-        ),
-        policy,
+def limits(requests, tokens, places, policy, is_turned):
+    """Make limits, some over the same slots; turned, the same ones stand in another order."""
+    limits = (
+        QuotaLimit("requests", requests, window=1, slots=4),
+        QuotaLimit("requests", 2 * requests, window=10),
+        QuotaLimit("requests", 6 * requests, window=60, slots=7),
+        QuotaLimit("output_tokens", tokens, window=60),
+        QuotaLimit("input_tokens", 2 * tokens, window=60),
+        QuotaLimit("total_tokens", 2 * tokens, window=60),
+        QuotaLimit("input_tokens", 300, window=10, kind="bucket", burst=2.0),
+        QuotaLimit("total_tokens", 1e9, window=AGES),
+        QuotaLimit("concurrency", places),
     )
+    return BucketLimits(limits[::-1] if is_turned else limits, policy)
 
 
 some_limits = st.builds(
@@ -61,6 +62,7 @@ some_limits = st.builds(
     tokens=st.sampled_from([500, 1000, 2000.5]),
     places=st.integers(1, 4),
     policy=st.sampled_from(POLICIES),
+    is_turned=st.booleans(),
 )
 steps = st.sampled_from([0.0, 0.001, 0.25, 0.3, 1.0, 7.0, 11.0, 61.0, -11.0]) | st.floats(-2, 20)
 amounts = st.sampled_from([0, 1, 50, 100, 300]) | st.floats(0, 700)
