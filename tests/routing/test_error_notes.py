@@ -5,6 +5,7 @@ import logging
 import weakref
 from dataclasses import dataclass
 
+import anyio
 import pytest
 
 from chatrouting import (
@@ -335,3 +336,18 @@ async def test_what_lies_behind_a_policys_error_keeps_no_frames_alive(mode):
 
     assert caught.value.__traceback__ is not None
     assert caught.value.__cause__.__traceback__ is None
+
+
+@MODES
+async def test_the_members_of_a_kept_group_keep_no_frames_alive(mode):
+    """[BR-73]"""
+
+    async def fail(_):
+        async with anyio.create_task_group():
+            raise OverloadedError
+
+    router = OrderedFailoverChatClient([ScriptedChatClient(runs(fail)), ScriptedChatClient("ok")])
+    response = await answer(router, mode)
+
+    [member] = response.attempts[0].exception.exceptions
+    assert member.__traceback__ is None

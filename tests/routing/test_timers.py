@@ -373,3 +373,17 @@ async def test_failing_client_with_timers_set_still_fails_over():
     )
 
     assert (await answer(router, "streaming")).text == "ok"
+
+
+@MODES
+@pytest.mark.parametrize("limit", [2.5, 2])
+async def test_the_nearer_of_two_limits_is_the_one_that_runs_out(mode, limit):
+    """On a tie it is the attempt's, which is the inner one; the request's time is over as well."""
+    router = OrderedFailoverChatClient([ScriptedChatClient(waits_forever())], attempt_timeout=limit)
+    began = anyio.current_time()
+
+    with pytest.raises(RequestTimeoutError) as caught:
+        await answer(router, mode, hinted(2))
+
+    assert anyio.current_time() - began == pytest.approx(2)
+    assert isinstance(caught.value.__cause__, AttemptTimeoutError) == (limit == 2)
