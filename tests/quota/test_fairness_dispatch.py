@@ -367,6 +367,72 @@ def test_a_waiter_is_overtaken_by_its_bound_at_most(seed):
     assert overtaken <= 50 + 2 * 3 * 100
 
 
+class Model:
+    """Start-time fair queueing as it is defined, slowly: every question looks at all who wait.
+
+    A class is a flow of the deployment, a tenant one of its class.
+    """
+
+    def __init__(self):
+        self.waiting = []
+        self.tags, self.turns, self.clocks = {}, {}, {}
+        self.turn = 0
+
+    def flows(self, each):
+        """Name the flows of a request, each behind its server, with their weights."""
+        name = each.traffic.name
+        return {
+            ("", name): each.traffic.weight,
+            (name, each.principal.tenant): each.weight,
+        }
+
+    def join(self, each):
+        busy = {flow for other in self.waiting for flow in self.flows(other)}
+        for flow in self.flows(each).keys() - busy:
+            self._move(flow, max(self.clocks.get(flow[0], 0.0), self.tags.get(flow, 0.0)))
+        self.waiting.append(each)
+
+    def serve(self):
+        """Return who is next, and move its flows on."""
+        found = min(self.waiting, key=self._rank)  # of one flow the oldest
+        self.waiting.remove(found)
+        for flow, weight in self.flows(found).items():
+            self.clocks[flow[0]] = max(self.clocks.get(flow[0], 0.0), self.tags[flow])
+            self._move(flow, self.tags[flow] + found.cost / weight)
+        return found
+
+    def _rank(self, each):
+        return [(self.tags[flow], self.turns[flow]) for flow in self.flows(each)]
+
+    def _move(self, flow, tag):
+        self.turn += 1  # of equal tags the one that was set first
+        self.tags[flow], self.turns[flow] = tag, self.turn
+
+
+@given(seed=st.integers(0, 2**32))
+def test_whoever_is_next_by_the_definition_goes_next(seed):
+    """[quota G4] Whatever comes and leaves, and whenever; there is room for one at a time."""
+    rng = random.Random(seed)
+    classes = [TrafficClass(name=name, weight=rng.uniform(0.2, 8)) for name in ("chat", "batch")]
+    weights = {tenant: rng.uniform(0.5, 6) for tenant in "abcd"}
+    dispatcher, model, now = Dispatcher(Bucket(capacity=100, rate=100)), Model(), 0.0
+    for _ in range(60):
+        for _ in range(rng.choice([0, 0, 1, 1, 3])):
+            tenant = rng.choice("abcd")
+            each = request(tenant, rng.uniform(51, 100), rng.choice(classes), weights[tenant])
+            dispatcher.join(each, now)
+            model.join(each)
+        if model.waiting and rng.random() < 0.1:
+            gone = rng.choice(model.waiting)
+            model.waiting.remove(gone)
+            dispatcher.leave(gone, now)
+
+        expected = [model.serve()] if model.waiting else []
+
+        assert granted(dispatcher, now) == expected
+        now += 1.0
+
+
 # Classes.
 
 
