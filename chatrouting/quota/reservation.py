@@ -21,6 +21,8 @@ from chatrouting.usage import Usage
 #: More than this nobody reads or writes in one request.
 _MOST_TOKENS: Final = 10**12
 _NUMBERS: Final = tuple(each.name for each in fields(Usage))
+#: The usual ones first: to ask `Real` takes five times as long.
+_REAL: Final = (int, float, Real)
 
 
 class Settler(Protocol):
@@ -233,5 +235,5 @@ def believable(usage: object) -> Usage | None:
 def _is_believable(tokens: object) -> bool:
     if tokens is None:
         return True
-    is_number = isinstance(tokens, Real) and not isinstance(tokens, bool)
+    is_number = isinstance(tokens, _REAL) and not isinstance(tokens, bool)
     return is_number and 0 <= cast("float", tokens) <= _MOST_TOKENS
