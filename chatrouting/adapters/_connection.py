@@ -33,6 +33,8 @@ FormFile: TypeAlias = tuple[str, tuple[str, bytes, str]]
 class Call:
     """One request, written and ready to be sent. Made once and never changed.
 
+    Not frozen: to make it would take three times as long, for each request.
+
     Attributes:
         path: Behind the client's base URL.
         body: The JSON body, without `stream`.
@@ -49,7 +51,7 @@ class Call:
 @final
 @dataclass(slots=True)
 class Answer:
-    """A whole HTTP answer with a success status. Made once and never changed."""
+    """A whole HTTP answer with a success status. Never changed, and not frozen as `Call` is not."""
 
     status: int
     headers: Mapping[str, str]  #: Case-insensitive.

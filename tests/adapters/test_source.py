@@ -146,6 +146,26 @@ async def test_a_body_is_decoded_where_it_is_encoded(is_read, is_encoded, anyio_
     await stream.aclose()
 
 
+@pytest.mark.parametrize("is_begun", [False, True], ids=["closed", "begun"])
+async def test_a_body_that_somebody_spoilt_is_not_read(is_begun, anyio_backend):
+    """Such as an event hook: what the HTTP library says of it goes through."""
+    answer = httpx2.Response(200, headers=SSE, stream=httpx2.ByteStream(b"data: stop\n\n"))
+    reader = answer.aiter_raw()
+    if is_begun:
+        await anext(reader)
+    else:
+        await answer.aclose()
+
+    async def send() -> tuple[httpx2.Response, Parser]:
+        return answer, Parser()
+
+    stream = SSESource(send, ERRORS)
+    with pytest.raises(httpx2.StreamConsumed if is_begun else httpx2.StreamClosed):
+        await anext(stream)
+    await stream.aclose()
+    await reader.aclose()
+
+
 async def test_a_server_that_names_no_type_is_read(anyio_backend):
     stream = source(Answer(b"data: stop\n\n", headers={}))
     assert await texts(stream) == ["stop"]
@@ -383,6 +403,29 @@ def sdk_source(stream: SDKStream) -> SDKSource:
         return stream, Parser()
 
     return SDKSource(send, ERRORS)
+
+
+class KeptOpen(Answer):
+    """A body that is no generator: a wait that is given up does not end it."""
+
+    @property
+    def stream(self) -> Any:
+        return self
+
+    def __aiter__(self) -> "KeptOpen":
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self.pieces:
+            await anyio.sleep_forever()
+        return self.pieces.pop()
+
+
+async def test_what_may_follow_the_end_is_waited_for_once(anyio_backend):
+    stream = source(KeptOpen(b"data: end\n\n"))
+    with anyio.fail_after(1.5):
+        assert await texts(stream) == ["end"]
+    await stream.aclose()
 
 
 async def test_objects_of_an_sdk_are_updates_too(anyio_backend):

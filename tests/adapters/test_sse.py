@@ -59,9 +59,10 @@ def test_a_carriage_return_at_the_end_of_a_piece_ends_its_line():
     assert decoder.feed(b"\ndata: 2\n\n") == [("", "2")]
 
 
-def test_what_is_not_utf_8_raises():
+@pytest.mark.parametrize("before", [[], [b"data: 1\n\n"]], ids=["at first", "after an event"])
+def test_what_is_not_utf_8_raises(before):
     with pytest.raises(UnicodeDecodeError):
-        decode([b"data: \xff\n\n"])
+        decode([*before, b"data: \xff\n\n"])
 
 
 @given(

@@ -48,7 +48,7 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 @dataclass(slots=True)
 class Conversation:
-    """What the API is given of the messages. Made once and never changed.
+    """What the API is given of the messages. Never changed; to freeze it costs each request.
 
     Attributes:
         system: Text blocks of the `system` field, without the options' instructions.

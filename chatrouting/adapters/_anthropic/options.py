@@ -55,7 +55,7 @@ _CHOICES: Final[Mapping[str, str]] = {"auto": "auto", "none": "none", "required"
 
 @dataclass(slots=True)
 class Request:
-    """What is sent. Made once and never changed.
+    """What is sent. Never changed; to freeze it costs each request.
 
     Attributes:
         body: The JSON body, without `stream`.
