@@ -99,7 +99,7 @@ async def test_a_timer_that_is_over_keeps_no_dropped_stream_alive(timeout):
     assert held() is None
 
 
-@pytest.mark.parametrize("way", ["read", "closed"])
+@pytest.mark.parametrize("way", ["read", "closed", "thrown away"])
 async def test_a_stream_that_is_over_holds_no_messages(way):
     """[BR-73] Not even until the garbage collector comes."""
     prompt = Prompt()
@@ -112,7 +112,13 @@ async def test_a_stream_that_is_over_holds_no_messages(way):
             "Hi", ChatOptions(additional_properties={"prompt": prompt})
         )
         await anext(stream)
-        await (stream.get_final_response() if way == "read" else stream.aclose())
+        if way == "thrown away":
+            reading = stream.__anext__()
+            reading.send(None)
+            reading.close()
+            del reading
+        else:
+            await (stream.get_final_response() if way == "read" else stream.aclose())
         del stream, prompt
     finally:
         gc.enable()
