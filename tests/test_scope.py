@@ -15,7 +15,8 @@ from chatrouting import (
     RoutingHints,
 )
 from chatrouting.errors import OverloadedError
-from chatrouting.testing import ScriptedChatClient, fails
+from chatrouting.scope import CLOSING_LIMIT, current_scope
+from chatrouting.testing import ScriptedChatClient, fails, runs
 
 
 def selecting(client):
@@ -65,3 +66,20 @@ async def test_a_router_that_is_dropped_dies_whatever_timers_it_had(nest, script
     gc.collect()
 
     assert [part() for part in parts if part() is not None] == []
+
+
+@pytest.mark.virtual_time
+async def test_a_scope_that_is_over_knows_nothing_of_its_request(anyio_backend):
+    """What was left behind may still hold it; the time that its parent had for closing is over."""
+    scopes = []
+    router = OrderedFailoverChatClient(
+        [selecting(ScriptedChatClient(runs(lambda _: scopes.append(current_scope())), "a"))]
+    )
+    await router.get_response("Hi")
+    [scope] = scopes
+    scope.parent.closing_deadline()
+    await anyio.sleep(10)
+
+    assert (scope.request_id, scope.deadline, scope.tickets) == ("", None, {})
+    assert not scope.waits_together
+    assert scope.closing_deadline() == anyio.current_time() + CLOSING_LIMIT
