@@ -92,8 +92,9 @@ class _Base:
         text = str(url)
         # A query or a fragment, also an empty one, stands in between; what names no host is joined
         # to a base URL of the HTTP client.
-        is_joinable = url.is_absolute_url and text.endswith("/") and not {"?", "#"} & {*text}
-        self.prefix = text[:-1] if is_joinable else ""
+        is_joinable = url.is_absolute_url and not {"?", "#"} & {*text}
+        # Where the path is nothing but a slash, the text lacks it.
+        self.prefix = text.removesuffix("/") if is_joinable else ""
 
 
 class SDK(Protocol):
