@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Final, final
 
 from chatrouting._core_lock import CoreLock
@@ -31,6 +32,9 @@ _logger = logging.getLogger(__name__)
 #: Called with each decision when it is complete, from whatever thread completes it.
 DecisionListener = Callable[[Decision], object]
 
+#: How often, seconds, to look whether the time of day has gone ahead of the clock, and by how much.
+_MINUTE: Final = 60.0
+_STEP: Final = 0.5
 _NO_CONTRACT: Final = TenantContract()
 
 
@@ -67,7 +71,7 @@ class GovernorCore:
         on_decision: DecisionListener | None,
         clock: Callable[[], float],
         lease: float,
-        epoch: float,
+        wall_clock: Callable[[], datetime],
     ) -> None:
         _checks.check_flag("shadow", is_shadow)
         _checks.check_kind("adaptive", adaptive, AdaptiveSettings, "AdaptiveSettings")
@@ -82,7 +86,10 @@ class GovernorCore:
         self.deployments = dict(deployments)
         self.classes = classes
         self.contracts = dict(contracts)
-        self.ledger = Ledger(self._limits_of, lease=lease, epoch=epoch)
+        self._wall_clock = wall_clock
+        self._epoch = self._epoch_now()
+        self._epoch_at = clock()
+        self.ledger = Ledger(self._limits_of, lease=lease, epoch=self._epoch)
         self.rooms: dict[ProviderScope, ScopeRoom] = {}
         self._pool_share = pool_share
         self._largest_request = largest_request
@@ -153,10 +160,30 @@ class GovernorCore:
     # Whenever something has changed.
 
     def renew(self, room: ScopeRoom, now: float) -> None:
-        """Follow what a provider leaves of its limits, and let go of what nobody has settled."""
+        """Follow what a provider leaves of its limits, and let go of what nobody has settled.
+
+        Days and months follow the time of day.
+        """
         room.expire(now)
         if room.belief.renew(now):
             self.lay_out([room], now)
+        if now >= self._epoch_at + _MINUTE:
+            self._follow_time_of_day(now)
+
+    def _follow_time_of_day(self, now: float) -> None:
+        """Let days end at midnight also after a machine slept, or its time was set forward.
+
+        Not after it was set back: a day that has ended already would begin to count anew.
+        """
+        self._epoch_at, epoch = now, self._epoch_now()
+        if epoch > self._epoch + _STEP:
+            self._epoch = epoch
+            self.ledger.set_epoch(epoch, now)
+            self._look_at_all(now)
+
+    def _epoch_now(self) -> float:
+        # In this order: to be held up in between is not taken for a step forward.
+        return self._wall_clock().timestamp() - self.clock()
 
     def lay_out(self, rooms: Iterable[ScopeRoom], now: float) -> None:
         """Let the buckets, and the guarantees, follow the limits."""

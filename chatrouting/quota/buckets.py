@@ -17,6 +17,7 @@ from chatrouting.quota.bucket import Bucket, BucketForm
 from chatrouting.quota.limits import BucketKey, BucketLimits, ChargePolicy, Level
 from chatrouting.quota.windows import (
     Amounts,
+    CalendarWindow,
     Counter,
     CounterKind,
     Late,
@@ -191,6 +192,14 @@ class BucketTable:
             limits = self._limits_of(bucket.key) or BucketLimits(())
             if limits != bucket.form.limits:
                 bucket.reconfigure(self._form(limits), now, self._epoch)
+
+    def set_epoch(self, epoch: float, now: float) -> None:
+        """Let all calendars go by a later time of day; see `Ledger.set_epoch`."""
+        self._epoch = epoch
+        for bucket in self.buckets.values():
+            for counter in bucket.counters:
+                if isinstance(counter, CalendarWindow):
+                    counter.set_epoch(epoch, now)
 
     def buckets_of(self, path: Path) -> list[Bucket]:
         """Return the buckets of a path, from the outside in."""

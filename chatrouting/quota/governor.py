@@ -140,7 +140,7 @@ class QuotaGovernor:
             on_decision=on_decision,
             clock=clock,
             lease=lease,
-            epoch=wall_clock().timestamp() - clock(),
+            wall_clock=wall_clock,
         )
         self._core.traffic(default_class)
         self._estimator = Estimator() if estimator is None else estimator

@@ -15,14 +15,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from chatrouting.quota.buckets import BucketTable, LimitsOf, Parts, Path
 from chatrouting.quota.charging import admission_costs, check_charges, known, settlement_costs
 from chatrouting.quota.limits import BucketKey, QuotaLimit
-from chatrouting.quota.windows import (
-    Counter,
-    Gauge,
-    Late,
-    Lease,
-    RingSet,
-    window_of,
-)
+from chatrouting.quota.windows import Counter, Gauge, Late, Lease, RingSet, window_of
 
 #: Added to a wait, seconds: adding a wait to a clock may round down.
 _ROUNDING: Final = 1e-6
@@ -306,6 +299,10 @@ class Ledger:
         More room is there at once. With less, nothing is admitted until enough has left.
         """
         self._table.reconfigure(self._advance(now))
+
+    def set_epoch(self, epoch: float, now: float) -> None:
+        """Let days and months go by a later time of day: an epoch that is more than before."""
+        self._table.set_epoch(epoch, self._advance(now))
 
     @property
     def bucket_count(self) -> int:

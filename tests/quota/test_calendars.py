@@ -4,13 +4,16 @@ Against the time zones themselves: a period ends when the date there is another 
 """
 
 from bisect import bisect_left
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import anyio
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from chatrouting.quota.classes import TrafficClass
 from chatrouting.quota.ledger import Denial, Ledger
 from chatrouting.quota.limits import BucketKey, BucketLimits, Level, QuotaLimit
 from chatrouting.testing import ManualClock
@@ -124,3 +127,123 @@ def test_a_governor_follows_the_days_of_a_zone(begin, hours):
     assert denial.wait == pytest.approx((hours - 2) * HOUR, abs=0.01)
     clock.advance(denial.wait)
     assert desk.take()
+
+
+class Days:
+    """A governor whose time of day may be set."""
+
+    def __init__(self, amount=2, **settings):
+        self.clock, self.ahead = ManualClock(5000.0), 0.0
+        limit = QuotaLimit("requests", amount, period="day")
+        self.desk = Desk(
+            deployment("a", limit),
+            deployment("b"),
+            clock=self.clock,
+            wall_clock=self.wall_clock,
+            **settings,
+        )
+
+    def wall_clock(self):
+        morning = datetime(2026, 11, 30, 10, tzinfo=UTC)
+        return morning + timedelta(seconds=self.clock() - 5000.0 + self.ahead)
+
+    def set_ahead(self, hours):
+        """Let it go on an hour later, with so many hours that the clock knows nothing of."""
+        self.clock.advance(HOUR)
+        self.ahead += hours * HOUR
+
+
+@pytest.mark.parametrize(
+    ("hours", "left"),
+    [
+        pytest.param(8, 5, id="slept on the same day"),
+        pytest.param(-3, 13, id="set back"),
+        pytest.param(-12, 13, id="set back by a day"),
+    ],
+)
+def test_a_day_ends_by_the_time_of_day(hours, left):
+    """[quota R15, R57] The clock that never goes back stands still while a machine sleeps."""
+    days = Days()
+    days.desk.fill()
+    days.set_ahead(hours)
+
+    denial = days.desk.ask()
+
+    assert denial.wait == pytest.approx(left * HOUR, abs=0.1)
+    days.clock.advance(denial.wait)
+    assert days.desk.take()
+
+
+def test_a_day_that_was_slept_through_is_over():
+    """[quota R15] Also where the time of day is set back afterwards: it begins but once."""
+    days = Days()
+    days.desk.fill()
+    days.set_ahead(14)
+
+    assert len(days.desk.fill()) == 2
+
+    days.set_ahead(-14)
+    assert days.desk.fill() == []
+
+
+def test_what_yesterday_counted_is_not_given_back_to_today():
+    """[quota R28] By the clock it was charged after the midnight that a machine slept through."""
+    days = Days()
+    slept = days.desk.take()
+    days.set_ahead(14)
+    days.desk.fill()
+
+    slept.fail(sent=False)
+
+    assert days.desk.used("requests") == 2
+
+
+def test_buckets_that_come_later_go_by_the_same_time_of_day():
+    """[quota R15, R35]"""
+    acme = BucketKey(Level.TENANT, "acme")
+    ceiling = BucketLimits((QuotaLimit("requests", 1, period="day"),))
+    days = Days(9, ceilings={acme: ceiling})
+    days.desk.take("other")
+    days.set_ahead(8)
+    days.desk.take("other")
+
+    days.desk.take("acme")
+
+    assert days.desk.ask("acme").wait == pytest.approx(5 * HOUR, abs=0.1)
+
+
+async def test_whoever_waits_for_a_day_that_was_slept_through_goes_on(anyio_backend):
+    """[quota G6] As soon as anybody comes, wherever to."""
+    patient = TrafficClass(name="patient", max_wait=60 * HOUR)
+    days = Days(classes=[patient], default_class="patient")
+    days.desk.fill()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(days.desk.governor.reserve, days.desk.quote(), days.desk.ticket())
+        await anyio.wait_all_tasks_blocked()
+        days.set_ahead(14)
+
+        days.desk.take(name="b")
+        await anyio.wait_all_tasks_blocked()
+
+        assert days.desk.used("requests") == 1
+        tasks.cancel_scope.cancel()
+
+
+def test_another_zone_gives_nothing_back_twice():
+    """[quota R28, R63] Its day has begun before what is counted, and with what is not."""
+    clock, midnight = ManualClock(), datetime(2026, 11, 30, 23, tzinfo=UTC)
+    limit = QuotaLimit("requests", 2, period="day")
+    desk = Desk(
+        deployment("a", limit),
+        clock=clock,
+        wall_clock=lambda: midnight + timedelta(seconds=clock()),
+    )
+    yesterday = desk.take()
+    clock.advance(2 * HOUR)
+    desk.fill()
+    moved = BucketLimits((replace(limit, timezone="America/Los_Angeles"),))
+    desk.governor.update_limits(deployments={"a": moved})
+
+    yesterday.fail(sent=False)
+
+    assert desk.used("requests") == 2

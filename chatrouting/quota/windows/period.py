@@ -58,10 +58,26 @@ class CalendarWindow(OwnWindow):
 
     @override
     def resize(self, limit: QuotaLimit, now: float) -> None:
-        used = self.used(now)
+        used, begun = self.used(now), self._begins
         self._measure(limit)
         self._turn(now)
-        self._used = used
+        # In another zone this period may have begun before what is counted.
+        self._used, self._begins = used, max(begun, self._begins)
+
+    def set_epoch(self, epoch: float, now: float) -> None:
+        """Go by a later time of day from now on.
+
+        Args:
+            epoch: Unix time at instant 0; more than before.
+            now: The time.
+        """
+        self._ends -= epoch - self._epoch
+        self._epoch = epoch
+        if now >= self._ends:
+            self._turn(now)
+            # Not when the period began: what was charged since then by the clock may have been
+            # counted in the one before, and is not to be given back to this one.
+            self._begins, self._used = now, 0.0
 
     def _turn(self, now: float) -> None:
         """Find the period that `now` lies in."""
