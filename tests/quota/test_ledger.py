@@ -349,6 +349,16 @@ class TestSettling:
         assert ledger.settle(hold, {"output_tokens": nan, "input_tokens": -1}, 5.0)
         assert used(ledger, path, 5.0) == [1, 300, 0]
 
+    def test_more_of_one_counts_from_now_on_and_less_of_another_where_it_was_charged(self):
+        """[quota R28] Whichever of the limits over the same slots comes last."""
+        limits = only(QuotaLimit("input_tokens", 900), QuotaLimit("output_tokens", 900))
+        ledger = ledger_of({Level.TENANT: limits})
+        path = path_of(ledger, tenant="shop")
+        hold = ledger.admit(path, {"input_tokens": 100, "output_tokens": 100}, 0.0)
+        ledger.settle(hold, {"input_tokens": 150, "output_tokens": 40}, 5.0)
+        assert used(ledger, path, 60.0) == [150, 40]
+        assert used(ledger, path, 61.0) == [50, 0]
+
     def test_a_hold_that_nobody_settles_leaves_gauges_with_its_lease(self):
         """[quota R29] What it was charged elsewhere stays: the provider may have seen it."""
         limits = only(QuotaLimit("requests", 10, window=3600), QuotaLimit("concurrency", 1))

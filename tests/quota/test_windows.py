@@ -161,6 +161,14 @@ class TestRing:
         assert ring.used(now=20.0) == 4
         assert ring.used(now=27.0) == 0
 
+    def test_what_is_counted_moves_no_further_than_to_now(self):
+        """[quota R63] Although its old slot ends after the new one that has begun."""
+        ring = window_of("requests", 10)
+        charge(ring, 4, now=14.5)
+        ring = resized(ring, QuotaLimit("requests", 10, slots=4), now=14.7)
+        assert ring.used(now=74.9) == 4
+        assert ring.used(now=75.0) == 0
+
     def test_gives_back_no_more_than_is_there_when_its_slots_have_changed(self):
         """What was charged may have moved to the next slot, and others be where it was."""
         ring = window_of("requests", 10)
@@ -196,6 +204,42 @@ class TestRing:
         assert ring.used(now=4.0) == 3 * 2.0**25
         assert ring.used(now=61.0) == 2 * 2.0**25 + 1
         assert ring.used(now=62.0) == 2.0**25 + 1
+
+    @pytest.mark.parametrize("amount", [2**24 + 1, 0.1, 1e39])
+    def test_counts_what_four_bytes_do_not_hold_beside_what_they_do(self, amount):
+        """[quota G3] Also when it is added up anew, or becomes such a number at last."""
+        ring = window_of("custom:money", 1e40)
+        charge(ring, 1, now=0.0)
+        charge(ring, amount, now=1.0)
+        lease = charge(ring, 2.0 * amount, now=2.0)
+        charge(ring, 1, now=3.0)
+        assert ring.used(now=62.5) == pytest.approx(2 * amount + 1, rel=1e-12)
+        ring.settle(2.0 * amount, amount, lease, now=62.5)
+        assert ring.used(now=62.5) == pytest.approx(amount + 1, rel=1e-12)
+
+    def test_what_is_given_back_may_leave_what_four_bytes_do_not_hold(self):
+        """[quota G3]"""
+        ring = window_of("output_tokens", 1e9)
+        charge(ring, 1, now=0.0)
+        lease = charge(ring, 2.0**25, now=1.0)
+        charge(ring, 1, now=2.0)
+        ring.settle(2.0**25, 2.0**25 - 1, lease, now=3.0)
+        assert ring.used(now=61.0) == 2.0**25
+
+    def test_counts_never_less_than_nothing(self):
+        """[quota G3] Not even by a rounding."""
+        ring = window_of("custom:money", 10)
+        first, second = charge(ring, 0.2, now=0.0), charge(ring, 0.5, now=0.0)
+        ring.settle(0.2, 0.0, first, now=0.0)
+        ring.settle(0.5, 0.0, second, now=0.0)
+        assert ring.used(now=0.0) == 0
+
+    def test_a_rounding_leaves_within_a_window(self):
+        """A huge amount rounds those beside it; when all these have left, so has the rounding."""
+        ring = window_of("custom:money", 1e12)
+        for second in range(200):
+            charge(ring, 1e10 if second == 10 else 0.1, now=float(second))
+        assert ring.used(now=199.0) == pytest.approx(6.1, rel=1e-12)
 
     def test_roundings_do_not_pile_up(self):
         ring = window_of("custom:money", 100.0)

@@ -20,8 +20,8 @@ from typing_extensions import override
 from chatrouting.quota.limits import QuotaLimit
 from chatrouting.quota.windows.window import ROUNDING, Lease, Window
 
-#: A number later than that of any slot.
-_NEVER: Final = 2**62
+#: A number before that of any slot.
+_NEVER: Final = -(2**62)
 #: The most that fits into a byte.
 _BYTE: Final = 255
 
@@ -72,7 +72,7 @@ class RingSet:
 
     def __init__(self, form: RingForm) -> None:
         self.form = form
-        self.newest = -_NEVER
+        self.newest = _NEVER
         self.heirs: dict[int, SlotRing] | None = None
         self._clear()
 
@@ -131,6 +131,7 @@ class RingSet:
         numbers, amounts = self._numbers, self._amounts
         if numbers is None or amounts is None:
             self._base = slot
+            # Bytes if they then are counted anew no more than once in a window.
             self._numbers = array("B" if 2 * self.form.slots <= _BYTE else "q", (0,))
         else:
             number = slot - self._base
@@ -230,7 +231,7 @@ class RingSet:
     def is_at_rest(self, now: float) -> bool:
         """Say whether a new one would do as well."""
         self.catch_up(now)
-        return not self._numbers and self.totals == self.form.nothing
+        return self.totals == self.form.nothing
 
     def inherit(self, columns: "Sequence[SlotRing | None]", now: float) -> None:
         """Go on with what others count; what they are settled with changes this count from now on.
@@ -252,7 +253,7 @@ class RingSet:
         now_charged = slots.pop(newest, self.form.nothing)
         self._older = self.form.nothing
         for slot in sorted(slots):
-            if slot >= newest - self.form.slots and any(slots[slot]):
+            if any(slots[slot]):
                 self._keep(slot, slots[slot])
                 self._older = list(map(add, self._older, slots[slot]))
         self.totals = list(map(add, self._older, now_charged))
@@ -261,10 +262,6 @@ class RingSet:
         """Settle what a column was charged with another one from now on; this one is not used."""
         if self.heirs is None:
             self.heirs = {}
-            # No slot begins any more, and nothing is given back to the newest without being asked.
-            self._keep(self.newest, list(map(sub, self.totals, self._older)))
-            self._older = self.totals.copy()
-            self.newest = _NEVER
         self.heirs[place] = heir
 
 
