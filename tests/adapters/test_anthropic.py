@@ -86,6 +86,27 @@ async def test_reasoning_survives_a_visit_to_another_issuer(anyio_backend, serve
     assert a.requests[1].body["messages"][1]["content"][0]["type"] == "thinking"
 
 
+async def test_each_request_is_written_for_its_own_model(anyio_backend, serve):
+    """What the client keeps of one request's model says nothing about the next one's."""
+    models = ["claude-haiku-4-5", "claude-opus-4-7", "claude-haiku-4-5"]
+    async with serve(*map(Reply, "abc")) as (server, client):
+        for model in models:
+            await client.get_response("hi", ChatOptions(model=model, temperature=0.5))
+    assert [request.body["model"] for request in server.requests] == models
+    assert ["temperature" in request.body for request in server.requests] == [True, False, True]
+
+
+async def test_reasoning_belongs_to_the_endpoint_that_the_client_has_now(anyio_backend, serve, api):
+    async with serve(Reply("a", reasoning="r"), Reply("b", reasoning="r")) as (server, client):
+        origins = []
+        for host in ("127.0.0.1", "localhost"):
+            base = server.anthropic_base_url.replace("127.0.0.1", host)
+            client.get_service(api.sdk_class).base_url = base
+            response = await client.get_response("hi")
+            origins.append(response.messages[0].contents[0].origin)
+    assert origins[0] != origins[1]
+
+
 async def test_middleware_of_the_sdk_is_told_the_path(anyio_backend, serve, api, ask):
     """The SDK's own middleware compares it."""
     urls = []
