@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chatrouting import AttemptOutcome, RoutingAttempt
+from chatrouting.attempt import identifier
 
 SECONDS = st.floats(0, 10)
 
@@ -81,3 +82,8 @@ def test_every_record_keeps_the_invariants(**fields):
     assert 0 <= (attempt.time_to_first_update or 0.0) <= attempt.duration
     for name, given_value in fields.items():
         assert given_value is None or getattr(attempt, name) == given_value
+
+
+def test_every_identifier_of_a_router_is_16_digits_long():
+    assert identifier(31) == "000000000000001f"
+    assert identifier("of a user's own") == "of a user's own"
