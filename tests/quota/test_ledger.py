@@ -359,6 +359,15 @@ class TestSettling:
         assert used(ledger, path, 60.0) == [150, 40]
         assert used(ledger, path, 61.0) == [50, 0]
 
+    def test_what_is_given_back_a_slot_later_leaves_with_its_charge(self):
+        """[quota G3]"""
+        ledger = ledger_of({Level.TENANT: only(QuotaLimit("input_tokens", 900))})
+        path = path_of(ledger, tenant="shop")
+        hold = ledger.admit(path, {"input_tokens": 100}, 0.0)
+        ledger.admit(path, {"input_tokens": 100}, 1.0)
+        ledger.settle(hold, {"input_tokens": 40}, 1.0)
+        assert used(ledger, path, 61.0) == [100]
+
     def test_a_hold_that_nobody_settles_leaves_gauges_with_its_lease(self):
         """[quota R29] What it was charged elsewhere stays: the provider may have seen it."""
         limits = only(QuotaLimit("requests", 10, window=3600), QuotaLimit("concurrency", 1))
@@ -489,6 +498,16 @@ class TestTies:
         path = path_of(ledger, tenant="shop")
         ledger.admit(path, ONE | {"concurrency": 1}, 0.0)
         assert ledger.headroom(path, ONE, 0.0).share == 0.75
+
+
+def test_the_fullest_of_limits_over_the_same_slots_is_the_headroom():
+    """As time goes by, also where the request itself needs nothing of them."""
+    limits = only(QuotaLimit("requests", 2), QuotaLimit("input_tokens", 100))
+    ledger = ledger_of({Level.TENANT: limits})
+    path = path_of(ledger, tenant="shop")
+    ledger.admit(path, ONE | {"input_tokens": 10}, 0.0)
+    assert ledger.headroom(path, {}, 0.0).share == 0.5
+    assert ledger.headroom(path, {}, 61.0).share == 1.0
 
 
 class TestLiveChanges:
